@@ -1,0 +1,57 @@
+"""Writing files so that a reader, or a crash, never sees half of one."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pne.errors import UserError
+
+
+@contextmanager
+def written_aside(path: Path | str) -> Iterator[Path]:
+    """Yield a temporary path in the folder of ``path``; rename it to ``path`` once the block has ended well.
+
+    Parameters
+    ----------
+    path : Path or str
+        The final file. Its folder is created. An existing file stays whole until the new one is complete.
+
+    Yields
+    ------
+    Path
+        A path to write to; ends with the suffix of ``path`` so that writers which look at it work.
+
+    Raises
+    ------
+    UserError
+        If the file cannot be written (disk full, no permission), naming the file and the reason.
+    """
+    path = Path(path)
+    aside = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.stem}.", suffix=path.suffix, dir=path.parent)
+        os.close(handle)
+        aside = Path(name)
+        yield aside
+        mask = os.umask(0)
+        os.umask(mask)
+        aside.chmod(0o666 & ~mask)
+        with aside.open("rb") as stream:
+            os.fsync(stream.fileno())
+        aside.replace(path)
+    except OSError as error:
+        raise UserError(
+            f"{path}: cannot be written ({error.strerror or error}); free space or mend permissions in {path.parent}"
+        ) from error
+    finally:
+        if aside is not None:
+            aside.unlink(missing_ok=True)
+
+
+def write_text(path: Path | str, text: str) -> None:
+    """Write ``text`` (UTF-8) to ``path`` atomically; see `written_aside`."""
+    with written_aside(path) as aside:
+        aside.write_text(text, encoding="utf-8")
