@@ -1,0 +1,1 @@
+"""From result files to tables, statistics and figures; never imports torch."""

@@ -1,0 +1,118 @@
+"""The contract of result files: what a finished run says about itself, checked on writing and on reading.
+
+One run leaves ``train.json`` and one ``<evaluation>.json`` per evaluation in ``results/<track>/runs/<run id>/``, each
+written atomically after everything it speaks of. mIoU and IoU are in percent, computed from confusion counts, unrounded.
+"""
+
+import json
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pne.errors import UserError
+from pne.files import write_text
+
+EVALUATIONS = ("single_scale", "multi_scale_flip")
+
+
+class _Strict(BaseModel):
+    # NaN and infinity are no JSON; a loss that diverged never becomes a result.
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class Provenance(_Strict):
+    """Where a number comes from."""
+
+    git_commit: str | None = Field(description="Commit of the checkout, null outside of git.")
+    git_dirty: bool | None = Field(description="Whether tracked files differed from the commit.")
+    code_sha256: str = Field(description="Hash of the training-relevant code (pne.engine.provenance says which files).")
+    versions: dict[str, str] = Field(
+        description="Python and the packages that compute: torch, mmengine, mmcv, mmseg, numpy."
+    )
+    device: str = Field(description="Name of the device, such as 'cpu: AMD EPYC' or 'NVIDIA H100 80GB HBM3'.")
+    hostname: str
+    world_size: int = Field(ge=1, description="Number of training processes.")
+    micro_batch: int = Field(ge=1, description="Images per process and forward pass; batch norm sees this many.")
+    dataset_fingerprint: str = Field(description="Hash of the data set's files.")
+    seed: int
+    started: str = Field(description="ISO 8601, UTC.")
+    ended: str = Field(description="ISO 8601, UTC.")
+
+
+class ContrastSummary(_Strict):
+    """What the contrastive term did during training; the iterations before its start are left out."""
+
+    iterations: int = Field(ge=0, description="Iterations that are summarised.")
+    active_fraction: float = Field(ge=0, le=1, description="Share of them with a loss above 0 and at least one anchor.")
+    healthy: bool = Field(description="Whether active_fraction is at least 0.9.")
+    final_statistics: dict[str, float] = Field(
+        description="Means over the last 10 % of the iterations: loss_contrast, anchors, sets, positive_similarity, "
+        "negative_similarity, weight_mean, weight_std."
+    )
+
+
+class TrainResult(_Strict):
+    """``train.json``."""
+
+    schema_version: Literal[1] = 1
+    run: str
+    iterations: int = Field(ge=1)
+    time_s: float = Field(gt=0, description="Median seconds per iteration after warm-up, data loading included.")
+    peak_memory_mib: float = Field(ge=0, description="CUDA: most memory allocated; CPU: peak resident set.")
+    memory_kind: Literal["cuda_allocated", "resident_set"]
+    resumes: int = Field(ge=0)
+    losses: dict[str, float] = Field(description="Mean of each logged loss over the last 10 % of the iterations.")
+    contrast: ContrastSummary | None
+    parameters: int = Field(
+        ge=1, description="Trained parameters of the model at inference (without the contrast branch)."
+    )
+    weights_sha256: str = Field(description="SHA-256 of the file final.pth.")
+    provenance: Provenance
+
+
+class EvaluationResult(_Strict):
+    """``single_scale.json`` and ``multi_scale_flip.json``."""
+
+    schema_version: Literal[1] = 1
+    run: str
+    evaluation: Literal["single_scale", "multi_scale_flip"]
+    miou: float = Field(ge=0, le=100, description="Mean IoU over the classes that occur, percent, unrounded.")
+    aacc: float = Field(ge=0, le=100, description="Share of labelled pixels predicted correctly, percent.")
+    class_iou: dict[str, float | None] = Field(description="Percent; null for a class neither labelled nor predicted.")
+    images: int = Field(ge=1)
+    time_s: float = Field(gt=0, description="Seconds for the whole evaluation.")
+    weights_sha256: str
+    provenance: Provenance
+
+
+Result = TypeVar("Result", TrainResult, EvaluationResult)
+
+
+def write_result(path: Path | str, result: TrainResult | EvaluationResult) -> None:
+    """Write a result as JSON, atomically; the model has checked its values already."""
+    write_text(path, result.model_dump_json(indent=1) + "\n")
+
+
+def read_result(path: Path | str, kind: type[Result]) -> Result:
+    """Read and check one result file.
+
+    Raises
+    ------
+    UserError
+        If the file is missing, truncated or does not hold what its kind promises.
+    """
+    path = Path(path)
+    try:
+        data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return kind.model_validate(data)
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such result; the run has not finished") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not readable as JSON ({error}); delete it and run the workflow again") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        raise UserError(
+            f"{path}: {key}: {first['msg']}; the file does not fit {kind.__name__}: delete it and run again"
+        ) from error
