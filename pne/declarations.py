@@ -1,7 +1,7 @@
 """What a YAML file under ``experiments/`` may say: the models of a table, a track and a named contrast.
 
-The models check the form alone: keys, types and ranges. `pne.resolve` checks what the words point at (models, data sets,
-loss options). Both report file, row and key. Unknown keys are errors.
+The models check the form alone: keys, types and ranges. `pne.resolve` checks what the words point at (models,
+data sets, loss options). Both report file, row and key. Unknown keys are errors.
 """
 
 from typing import Annotated, Any, Literal
@@ -50,13 +50,12 @@ class Column(_Strict):
 
     title: str = Field(description="LaTeX text of the column head, as the paper prints it.")
     kind: Literal["label", "setting", "metric", "external"] = Field(
-        description="label: the row's label; setting: text from the row's settings; metric: measured by runs; external: "
-        "entered by hand from an evaluation server."
+        description="label: the row's label; setting: text from the row's settings; metric: measured by runs; "
+        "external: entered by hand from an evaluation server."
     )
     metric: str | None = Field(
         default=None,
-        description="Of metric columns: miou, time_s, weight_std, or iou:<class>; also the key of the row's published cell "
-        "unless the column's own key is used there.",
+        description="Of metric columns: miou, time_s, weight_std, or iou:<class>.",
     )
     evaluation: EvaluationName | None = Field(default=None, description="Of metric columns; default: the table's.")
     decimals: int = Field(default=1, ge=0, le=6)
@@ -84,8 +83,8 @@ class Row(_Strict):
     schedule: Key | None = None
     contrast: dict[str, Any] | None = Field(
         default=None,
-        description="use: a name of experiments/contrast; weight, projection, start: of the branch; all else: options of the loss. "
-        "Null: cross entropy alone.",
+        description="use: a name of experiments/contrast; weight, projection, start: of the branch; all else: "
+        "options of the loss. Null: cross entropy alone.",
     )
     config: dict[str, Any] | None = Field(
         default=None, description="Changes to the mmengine config, dotted keys allowed."

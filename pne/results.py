@@ -1,7 +1,7 @@
 """The contract of result files: what a finished run says about itself, checked on writing and on reading.
 
 One run leaves ``train.json`` and one ``<evaluation>.json`` per evaluation in ``results/<track>/runs/<run id>/``, each
-written atomically after everything it speaks of. mIoU and IoU are in percent, computed from confusion counts, unrounded.
+written atomically after everything it speaks of. mIoU and IoU are in percent, from confusion counts, unrounded.
 """
 
 import json
