@@ -1,0 +1,166 @@
+"""Tiny segmentors of every kind of decode head, and batches for them."""
+
+import copy
+from typing import Any
+
+import mmseg.models  # noqa: F401  registers the segmentors
+import torch
+from mmengine.structures import PixelData
+from mmseg.registry import MODELS
+from mmseg.structures import SegDataSample
+from torch import Tensor, nn
+
+import pne.heads  # noqa: F401  registers the contrast head
+
+CLASSES = 5
+PNE = {"type": "PNELoss"}
+
+
+def resnet() -> dict:
+    return {
+        "type": "ResNetV1c",
+        "depth": 18,
+        "base_channels": 4,
+        "stem_channels": 4,
+        "strides": (1, 2, 1, 1),
+        "dilations": (1, 1, 2, 4),
+        "norm_cfg": {"type": "BN"},
+        "contract_dilation": True,
+    }
+
+
+def hrnet() -> dict:
+    def stage(branches: int, block: str = "BASIC") -> dict:
+        return {
+            "num_modules": 1,
+            "num_branches": branches,
+            "block": block,
+            "num_blocks": (1,) * branches,
+            "num_channels": tuple(4 * 2**i for i in range(branches)),
+        }
+
+    stages = {f"stage{i}": stage(i, "BOTTLENECK" if i == 1 else "BASIC") for i in (1, 2, 3, 4)}
+    return {"type": "HRNet", "norm_cfg": {"type": "BN"}, "extra": stages}
+
+
+def swin() -> dict:
+    return {
+        "type": "SwinTransformer",
+        "pretrain_img_size": 32,
+        "embed_dims": 8,
+        "depths": (1, 1, 1, 1),
+        "num_heads": (1, 1, 1, 1),
+        "window_size": 4,
+        "drop_path_rate": 0.2,
+    }
+
+
+def head(kind: str, in_channels: Any, in_index: Any = 3, channels: int = 8, **rest: Any) -> dict:
+    common = {"num_classes": CLASSES, "norm_cfg": {"type": "BN"}, "dropout_ratio": 0.1, "align_corners": False}
+    return {"type": kind, "in_channels": in_channels, "in_index": in_index, "channels": channels, **common, **rest}
+
+
+CONCAT = {"input_transform": "resize_concat", "in_channels": (4, 8, 16, 32), "in_index": (0, 1, 2, 3)}
+MODELS_BY_NAME = {
+    "ASPPHead": (resnet, [head("ASPPHead", 32, dilations=(1, 2))]),
+    "DepthwiseSeparableASPPHead": (
+        resnet,
+        [head("DepthwiseSeparableASPPHead", 32, dilations=(1, 2), c1_in_channels=4, c1_channels=4)],
+    ),
+    "FCNHead-ResNet": (resnet, [head("FCNHead", 32, num_convs=2, concat_input=True)]),
+    "FCNHead-HRNet": (hrnet, [head("FCNHead", **CONCAT, channels=60, num_convs=1, kernel_size=1, concat_input=False)]),
+    "PSPHead": (resnet, [head("PSPHead", 32, pool_scales=(1, 2))]),
+    "EncHead": (
+        resnet,
+        [
+            head(
+                "EncHead",
+                (8, 16, 32),
+                (1, 2, 3),
+                num_codes=4,
+                use_se_loss=True,
+                add_lateral=False,
+                loss_se_decode={"type": "CrossEntropyLoss", "use_sigmoid": True, "loss_weight": 0.2},
+            )
+        ],
+    ),
+    "OCRHead": (
+        hrnet,
+        [
+            head("FCNHead", **CONCAT, channels=60, num_convs=1, kernel_size=1, concat_input=False),
+            head("OCRHead", **CONCAT, channels=16, ocr_channels=8),
+        ],
+    ),
+    "UPerHead": (swin, [head("UPerHead", (8, 16, 32, 64), (0, 1, 2, 3), pool_scales=(1, 2))]),
+    "DAHead": (resnet, [head("DAHead", 32, pam_channels=4)]),
+}
+NAMES = list(MODELS_BY_NAME)
+
+
+def add_contrast(head_config: dict, contrast: dict | None = None) -> dict:
+    """Turn the config of a head into that of a ContrastHead."""
+    contrast = {"loss": PNE, "weight": 1.3, "projection": {"channels": 16}} if contrast is None else contrast
+    return {**head_config, "type": "ContrastHead", "base": head_config["type"], "contrast": contrast}
+
+
+def config(name: str, contrast: dict | bool | None = None) -> dict:
+    """Config of a segmentor: plain where ``contrast`` is None, else with the branch on its last head."""
+    backbone, heads = MODELS_BY_NAME[name]
+    heads = copy.deepcopy(heads)
+    if contrast is not None:
+        heads[-1] = add_contrast(heads[-1], None if contrast is True else contrast)
+    model = {"type": "EncoderDecoder", "decode_head": heads[0]}
+    if len(heads) > 1:
+        model = {"type": "CascadeEncoderDecoder", "num_stages": len(heads), "decode_head": heads}
+    auxiliary = head("FCNHead", backbone_channels(name), 2, channels=4, num_convs=1, concat_input=False)
+    preprocessor = {"type": "SegDataPreProcessor", "size": (32, 32), "seg_pad_val": 255}
+    rest = {"auxiliary_head": auxiliary, "train_cfg": {}, "test_cfg": {"mode": "whole"}}
+    return {**model, "backbone": backbone(), "data_preprocessor": preprocessor, **rest}
+
+
+def backbone_channels(name: str) -> int:
+    """Channels of the backbone's third output, which the auxiliary head takes."""
+    return 32 if MODELS_BY_NAME[name][0] is swin else 16
+
+
+def build(name: str, contrast: dict | bool | None = None, seed: int = 0) -> nn.Module:
+    """Build a segmentor under a seed and initialise its weights."""
+    torch.manual_seed(seed)
+    model = MODELS.build(config(name, contrast))
+    model.init_weights()
+    return model
+
+
+def contrast_head(model: nn.Module) -> nn.Module:
+    """Return the last decode head."""
+    return model.decode_head[-1] if isinstance(model.decode_head, nn.ModuleList) else model.decode_head
+
+
+def data_samples(labels: Tensor) -> list[SegDataSample]:
+    """Wrap labels (B, H, W)."""
+    samples = []
+    for label in labels:
+        size = tuple(label.shape)
+        meta = {"img_shape": size, "ori_shape": size, "pad_shape": size, "padding_size": [0, 0, 0, 0]}
+        samples.append(SegDataSample(metainfo=meta, gt_sem_seg=PixelData(data=label[None])))
+    return samples
+
+
+def batch(seed: int = 0, size: int = 32, ignored: bool = False) -> tuple[Tensor, list[SegDataSample]]:
+    """Two random images, and labels in blocks of 8 pixels with some ignored ones, or with nothing but those."""
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.randn(2, 3, size, size, generator=generator)
+    labels = torch.randint(0, CLASSES, (2, size // 8, size // 8), generator=generator)
+    labels = labels.repeat_interleave(8, 1).repeat_interleave(8, 2)
+    labels[:, :2] = 255
+    return images, data_samples(torch.full_like(labels, 255) if ignored else labels)
+
+
+def training_step(model: nn.Module, optimizer: torch.optim.Optimizer, *data: Any) -> dict[str, Tensor]:
+    """One optimiser step; returns the losses and statistics."""
+    losses = model(*data, mode="loss")
+    total, _ = model.parse_losses(losses)
+    optimizer.zero_grad()
+    total.backward()
+    optimizer.step()
+    return losses
