@@ -1,0 +1,91 @@
+"""Segmentation data sets that may keep their decoded images in memory."""
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from mmcv.transforms import LoadAnnotations, LoadImageFromFile
+from mmengine.dataset import Compose
+from mmseg.datasets import BaseSegDataset
+from mmseg.datasets.transforms import LoadImageFromNDArray
+
+from pne.errors import UserError
+
+MIB = 2**20
+
+
+class CachedSegDataset(BaseSegDataset):
+    """A `BaseSegDataset` whose files are decoded once when ``cache_data`` is set.
+
+    Parameters
+    ----------
+    cache_data : bool
+        Decode all images and labels when the data set is initialised and keep them in memory: what the leading
+        ``LoadImageFromFile`` and ``LoadAnnotations`` of the pipeline return. Everything behind them, and so all that
+        is random, runs for each sample as ever; samples are identical with and without. Worker processes that are
+        forked share the memory.
+    cache_limit_mib : float
+        Most mebibytes that the decoded data may take.
+    **settings
+        Those of `BaseSegDataset`.
+
+    Raises
+    ------
+    UserError
+        If the decoded data would exceed ``cache_limit_mib``.
+    """
+
+    def __init__(self, *, cache_data: bool = False, cache_limit_mib: float = 2048, **settings: Any) -> None:
+        self.cache_data = cache_data
+        self.cache_limit_mib = cache_limit_mib
+        self._decoded: list[dict] | None = None
+        super().__init__(**settings)
+
+    def full_init(self) -> None:
+        """List the files and, with ``cache_data``, decode them."""
+        if self._fully_initialized:
+            return
+        super().full_init()
+        if self.cache_data:
+            loading, rest = split_loading(self.pipeline.transforms)
+            self._rest = Compose(rest)
+            if loading:
+                self._decoded = self._decode(Compose(loading))
+
+    def _decode(self, loading: Callable[[dict], dict]) -> list[dict]:
+        decoded, size = [], 0
+        for index in range(len(self)):
+            decoded.append(loading(self.get_data_info(index)))
+            size += sum(value.nbytes for value in decoded[-1].values() if isinstance(value, np.ndarray))
+            if size > self.cache_limit_mib * MIB:
+                raise UserError(
+                    f"{self.data_root}: the first {index + 1} of {len(self)} decoded images take {size / MIB:.0f} MiB, "
+                    f"more than cache_limit_mib = {self.cache_limit_mib:g}; set cache_data to false or raise the limit"
+                )
+        return decoded
+
+    def prepare_data(self, idx: int) -> Any:
+        """Return the sample ``idx`` after the pipeline; its arrays are the caller's own."""
+        if self._decoded is None:
+            return super().prepare_data(idx)
+        return self._rest(copy.deepcopy(self._decoded[idx]))
+
+    def get_subset_(self, indices: int | Sequence[int]) -> None:
+        """Keep some of the samples, in memory too."""
+        chosen = range(len(self))[:indices] if isinstance(indices, int) and indices >= 0 else indices
+        chosen = range(len(self))[indices:] if isinstance(indices, int) and indices < 0 else chosen
+        super().get_subset_(indices)
+        if self._decoded is not None:
+            self._decoded = [self._decoded[i] for i in chosen]
+
+
+def split_loading(transforms: Sequence[Callable]) -> tuple[list[Callable], list[Callable]]:
+    """Split a pipeline into the leading transforms that only read files, and the rest."""
+    first = 0
+    for transform in transforms:
+        reads = isinstance(transform, LoadImageFromFile | LoadAnnotations)
+        if not reads or isinstance(transform, LoadImageFromNDArray):
+            break
+        first += 1
+    return list(transforms[:first]), list(transforms[first:])
