@@ -1,0 +1,179 @@
+"""The stored arrays (``.npz``) that pass from the extraction to the figures: their fields, checked on both sides."""
+
+import json
+import zipfile
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pne.errors import UserError
+from pne.files import written_aside
+
+Archived = TypeVar("Archived", bound="Archive")
+
+
+class Archive:
+    """A dataclass of arrays whose leading axes agree, beside one dictionary ``about`` (JSON)."""
+
+    SHAPES: ClassVar[dict[str, str]] = {}
+    about: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        sizes: dict[str, int] = {}
+        for name, axes in self.SHAPES.items():
+            array = getattr(self, name)
+            if array is None:
+                continue
+            if array.ndim != len(axes):
+                raise ValueError(f"{name} must have axes {axes}, got shape {array.shape}")
+            for axis, size in zip(axes, array.shape, strict=True):
+                fixed = int(axis) if axis.isdigit() else sizes.setdefault(axis, size)
+                if size != fixed:
+                    raise ValueError(f"{name} has {size} entries along {axis}, expected {fixed}")
+
+    def write(self, path: Path | str) -> None:
+        """Write the arrays, compressed, atomically and without a time stamp."""
+        arrays = {f.name: getattr(self, f.name) for f in fields(self)}
+        about = np.array(json.dumps(arrays.pop("about"), sort_keys=True))
+        with written_aside(path) as aside, aside.open("wb") as stream:
+            np.savez_compressed(stream, about=about, **{k: v for k, v in arrays.items() if v is not None})
+
+    @classmethod
+    def read(cls: type[Archived], path: Path | str) -> Archived:
+        """Read and check a file that `write` made.
+
+        Raises
+        ------
+        UserError
+            If the file is missing, damaged or holds other fields.
+        """
+        path = Path(path)
+        try:
+            with np.load(path) as stored:
+                arrays = {name: stored[name] for name in stored.files}
+            about = json.loads(str(arrays.pop("about")))
+            return cls(about=about, **arrays)
+        except FileNotFoundError:
+            raise UserError(f"{path}: no such file; `python -m pne.extract` makes it") from None
+        except (OSError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
+            raise UserError(f"{path}: holds no {cls.__name__} ({error}); delete it and run the workflow again") from error
+
+
+@dataclass
+class Features(Archive):
+    """A sample of pixels of one run: what the network holds of each, what it says and what is right.
+
+    Positions count cells of the feature map, whose size for each pixel's image is ``grid``. Pixels belong to the
+    sample drawn by label, to the one drawn from correctly predicted pixels, or to both.
+    """
+
+    SHAPES: ClassVar[dict[str, str]] = {
+        "penultimate": "nf",
+        "projection": "nd",
+        "label": "n",
+        "prediction": "n",
+        "confidence": "n",
+        "image": "n",
+        "position": "n2",
+        "grid": "n2",
+        "by_label": "n",
+        "by_correct": "n",
+        "names": "i",
+        "classes": "c",
+        "palette": "c3",
+    }
+
+    about: dict[str, Any]
+    penultimate: NDArray[np.float32]  # (n, F) input of the pixel classifier
+    label: NDArray[np.int16]  # (n,)
+    prediction: NDArray[np.int16]  # (n,)
+    confidence: NDArray[np.float32]  # (n,) largest softmax probability
+    image: NDArray[np.int32]  # (n,) index into names
+    position: NDArray[np.int32]  # (n, 2) row and column
+    grid: NDArray[np.int32]  # (n, 2) height and width of the feature map
+    by_label: NDArray[np.bool_]  # (n,)
+    by_correct: NDArray[np.bool_]  # (n,)
+    names: NDArray[np.str_]  # (I,) names of the images
+    classes: NDArray[np.str_]  # (C,)
+    palette: NDArray[np.uint8]  # (C, 3)
+    projection: NDArray[np.float32] | None = None  # (n, D) output of the projection, not normalised
+
+    @property
+    def correct(self) -> NDArray[np.bool_]:
+        """Whether each pixel is predicted as its label says."""
+        return self.prediction == self.label
+
+    def select(self, chosen: NDArray[np.bool_]) -> "Features":
+        """Keep some pixels, in their order."""
+        kept = {
+            name: value[chosen]
+            for name, axes in self.SHAPES.items()
+            if axes[0] == "n" and (value := getattr(self, name)) is not None
+        }
+        return Features(
+            about=self.about, names=self.names, classes=self.classes, palette=self.palette, **kept
+        )
+
+
+@dataclass
+class Predictions(Archive):
+    """Some images of one run as a person sees them: the photograph, the label and the prediction, at equal size."""
+
+    SHAPES: ClassVar[dict[str, str]] = {
+        "image": "nhw3",
+        "label": "nhw",
+        "prediction": "nhw",
+        "size": "n2",
+        "index": "n",
+        "names": "n",
+        "classes": "c",
+        "palette": "c3",
+    }
+
+    about: dict[str, Any]
+    image: NDArray[np.uint8]  # (n, H, W, 3) RGB; smaller images are padded at the bottom and the right
+    label: NDArray[np.uint8]  # (n, H, W), 255 is ignored
+    prediction: NDArray[np.uint8]  # (n, H, W)
+    size: NDArray[np.int32]  # (n, 2) height and width before padding
+    index: NDArray[np.int32]  # (n,) position in the evaluated split
+    names: NDArray[np.str_]
+    classes: NDArray[np.str_]
+    palette: NDArray[np.uint8]
+
+    def panel(self, position: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint8]]:
+        """Return image (H, W, 3), label (H, W) and prediction (H, W) without padding."""
+        height, width = self.size[position]
+        return tuple(part[position, :height, :width] for part in (self.image, self.label, self.prediction))
+
+
+@dataclass
+class Pairs(Archive):
+    """The pixels that a loss draws for one confusion in one image; positions are (row, column) of the feature map."""
+
+    SHAPES: ClassVar[dict[str, str]] = {
+        "image": "hw3",
+        "label": "hw",
+        "prediction": "hw",
+        "candidates": "s2",
+        "anchors": "a2",
+        "positives": "p2",
+        "negatives": "m2",
+        "grid": "2",
+        "classes": "c",
+        "palette": "c3",
+    }
+
+    about: dict[str, Any]  # run, image, name, true_class, predicted_class, ...
+    image: NDArray[np.uint8]  # (H, W, 3) RGB
+    label: NDArray[np.uint8]  # (H, W)
+    prediction: NDArray[np.uint8]  # (H, W)
+    candidates: NDArray[np.int32]  # (S, 2) every pixel of the confusion
+    anchors: NDArray[np.int32]  # (A, 2) distinct pixels
+    positives: NDArray[np.int32]  # (P, 2) distinct pixels
+    negatives: NDArray[np.int32]  # (M, 2) distinct pixels
+    grid: NDArray[np.int32]  # (2,) height and width of the feature map
+    classes: NDArray[np.str_]
+    palette: NDArray[np.uint8]
