@@ -132,15 +132,15 @@ class PositionSeeded:
         """Return the sample ``draw.index``, augmented from ``draw.seed``."""
         if not isinstance(draw, Draw):
             raise TypeError(f"PositionSeeded expects a Draw from PositionedInfiniteSampler, got {draw!r}")
-        python, legacy, tensors = random.getstate(), np.random.get_state(), torch.get_rng_state()
+        python, legacy, tensors = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
         try:
             random.seed(draw.seed)
-            np.random.seed([draw.seed & 0xFFFFFFFF, draw.seed >> 32])
+            np.random.seed([draw.seed & 0xFFFFFFFF, draw.seed >> 32])  # noqa: NPY002
             torch.default_generator.manual_seed(draw.seed)  # torch.manual_seed would reseed CUDA too
             return self.dataset[draw.index]
         finally:
             random.setstate(python)
-            np.random.set_state(legacy)
+            np.random.set_state(legacy)  # noqa: NPY002
             torch.set_rng_state(tensors)
 
     def __len__(self) -> int:

@@ -15,24 +15,24 @@ FACADES = (
     (150, 140, 150),
     (128, 116, 98),
 )
-ROOFS = ((110, 70, 60), (90, 88, 92), (130, 85, 65))
-GREENS = ((62, 78, 46), (78, 88, 52), (50, 66, 50), (92, 96, 58))
+ROOFS = ((128, 66, 50), (104, 72, 66), (146, 84, 58))
+GREENS = ((58, 88, 34), (74, 102, 42), (46, 74, 42), (94, 102, 48))
 STEEL = ((92, 92, 94), (120, 122, 120), (70, 74, 72), (140, 138, 132))
 
 
 def draw_sky(canvas: Canvas, rng: RandomState, horizon: float) -> None:
     """Fill the canvas with a sky, blue to overcast, brighter towards the horizon, and with clouds."""
     cloudiness = rng.uniform()
-    zenith = jitter(rng, (110, 140, 185), 20) * (1 - cloudiness) + jitter(rng, (178, 180, 184), 25) * cloudiness
-    low = zenith * 0.4 + 0.6 * np.array([200, 204, 206])
+    zenith = jitter(rng, (110, 140, 185), 20) * (1 - cloudiness) + jitter(rng, (158, 166, 178), 20) * cloudiness
+    low = zenith * 0.5 + 0.5 * np.array([192, 200, 208])
     everything = (slice(0, canvas.height), slice(0, canvas.width))
     rows, _ = canvas.grid(everything)
     t = np.clip(rows / max(horizon, 1), 0, 1)[..., None]
     canvas.paint(everything, np.True_, Part.SKY, zenith * (1 - t) + low * t)
     field = value_noise(rng, canvas.height, canvas.width, 40) + 0.6 * value_noise(rng, canvas.height, canvas.width, 14)
-    clouds = field > 0.75 - 0.7 * cloudiness
-    bright = jitter(rng, (208, 208, 210), 18)
-    canvas.paint(everything, clouds, Part.CLOUD, canvas.colour * 0.35 + bright * 0.65)
+    clouds = field > 0.5 - 0.7 * cloudiness
+    bright = jitter(rng, (222, 222, 222), 14)
+    canvas.paint(everything, clouds, Part.CLOUD, canvas.colour * 0.2 + bright * 0.8)
 
 
 def draw_ground(
@@ -48,7 +48,7 @@ def draw_ground(
     height, width = x.shape
     rough = 9 * value_noise(rng, height, width, 3) + 7 * value_noise(rng, height, width, 11)
 
-    asphalt = jitter(rng, (98, 98, 102), 24)
+    asphalt = jitter(rng, (88, 89, 95), 20)
     canvas.paint(window, below, Part.ROAD, asphalt + rough[..., None], z)
     # Lane markings and worn patches belong to the road.
     dash = (np.abs(x) < 0.09) & (z % 5 < 2.4)
@@ -58,10 +58,10 @@ def draw_ground(
     patch = (np.abs(x - rng.uniform(-2, 2)) < rng.uniform(0.5, 1.5)) & (np.abs(z - rng.uniform(5, 12)) < 2)
     canvas.shade(window, below & patch, rng.uniform(0.82, 1.15))
 
-    grass = pick(rng, GREENS, 12) + np.array([14, 18, 4])
+    grass = pick(rng, GREENS, 10) + np.array([22, 28, 4])
     for side, breadth in zip((-1, 1), pavements, strict=True):
         offset = side * x - half_road
-        paving = jitter(rng, (120, 117, 112), 24)
+        paving = jitter(rng, (140, 128, 114), 20)
         slabs = np.where((z % 1.2 < 0.12) | (offset % 0.9 < 0.07), -12, 0)
         canvas.paint(window, below & (offset > 0), Part.PAVEMENT, paving + (0.8 * rough + slabs)[..., None])
         canvas.paint(window, below & (offset > 0) & (offset < 0.22), None, paving + 28)  # kerb
@@ -109,7 +109,7 @@ def draw_building(
     is_house = rng.uniform() < variant.roofs
     part = Part.HOUSE if is_house else Part.BUILDING
     storey, bay = rng.uniform(2.6, 3.6), rng.uniform(1.6, 3.2)
-    height = rng.uniform(5, 8.5) if is_house else storey * rng.randint(2, 7)
+    height = rng.uniform(5.5, 8) if is_house else storey * rng.randint(2, 7)
     wall, glass = pick(rng, FACADES, 22), pick(rng, ((58, 62, 70), (92, 104, 118), (38, 38, 42)), 10)
     flank, roof = wall * rng.uniform(0.72, 0.95), pick(rng, ROOFS)
     edges = sorted((camera.column(x, near), camera.column(x + (14 if x > 0 else -14), near)))
@@ -120,7 +120,7 @@ def draw_building(
     grain = 6 * value_noise(rng, *mask.shape, 4)[..., None]
     canvas.paint(window, mask, part, wall + grain, z)
     opening = (y % storey > 0.3 * storey) & (y % storey < 0.8 * storey) & (z % bay > 0.3 * bay) & (z % bay < 0.75 * bay)
-    eaves = height - 2.2 if is_house else height - 0.5
+    eaves = height - 2.8 if is_house else height - 0.5
     canvas.paint(window, mask & opening & (y < eaves), None, glass + grain)
     canvas.paint(window, mask & (y > eaves), None, (roof if is_house else wall * 0.85) + grain)
     if rng.uniform() < 0.35:  # a shop front
@@ -131,7 +131,7 @@ def draw_barrier(
     canvas: Canvas, camera: Camera, rng: RandomState, x: float, near: float, far: float, solid: bool
 ) -> None:
     """Draw a wall (``solid``) or a fence of bars, through which the background shows, along the street."""
-    height = rng.uniform(0.9, 2.0)
+    height = rng.uniform(1.1, 2.4)
     if (plane := _upright(canvas, camera, x, near, far, height)) is None:
         return
     window, mask, z, y = plane
@@ -140,7 +140,7 @@ def draw_barrier(
         brick = np.where((y % 0.5 < 0.1) | (z % 1.1 < 0.08), -14, 0)[..., None]
         canvas.paint(window, mask, Part.WALL, pick(rng, FACADES, 20) + grain + brick, z)
         return
-    colour = pick(rng, STEEL + ((104, 84, 62), (74, 84, 58)), 15)
+    colour = pick(rng, (*STEEL, (104, 84, 62), (74, 84, 58)), 15)
     spacing = rng.uniform(0.3, 0.7)
     bars = (z % spacing < 0.45 * spacing) | (y > height - 0.14) | (np.abs(y - 0.3) < 0.1)
     shown = canvas.colour[window] * 0.75 + colour * 0.25

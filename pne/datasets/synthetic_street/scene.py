@@ -52,7 +52,7 @@ def draw_scene(variant: Variant, split: str, index: int, seed: int = 0) -> tuple
 
 def _lay_out(canvas: Canvas, camera: Camera, rng: RandomState, variant: Variant) -> None:
     half_road = rng.uniform(*variant.half_road)
-    pavements = (rng.uniform(1.5, 4), rng.uniform(1.5, 4))
+    pavements = (rng.uniform(2.2, 5.5), rng.uniform(2.2, 5.5))
     verge = rng.uniform() < variant.verge
     backdrop.draw_sky(canvas, rng, camera.horizon)
     backdrop.draw_skyline(canvas, camera, rng, variant.greenery)
@@ -65,7 +65,7 @@ def _lay_out(canvas: Canvas, camera: Camera, rng: RandomState, variant: Variant)
         things.append((z, lambda: draw(canvas, camera, rng, x, z, *extra)))
 
     for side, pavement in zip((-1, 1), pavements, strict=True):
-        edge = half_road + pavement + (rng.uniform(1, 4) if verge else 0)
+        edge = half_road + pavement + (rng.uniform(2, 7) if verge else 0)
         near = rng.uniform(1.5, 6)
         while near < FAR:
             far = near + rng.uniform(6, 18)
@@ -93,8 +93,8 @@ def _lay_out(canvas: Canvas, camera: Camera, rng: RandomState, variant: Variant)
             things.append((start, _later(backdrop.draw_barrier, canvas, camera, rng, x, start, start + length, False)))
         for _ in range(_count(rng, 0.8 * variant.greenery)):
             stand(objects.draw_foliage, side * (half_road + 0.8), _distance(rng, 5), Part.TREE, rng.uniform(3.5, 7))
-        for _ in range(_count(rng, 1.6 * variant.greenery)):  # in front of the buildings
-            size = rng.uniform(0.9, 2.4)
+        for _ in range(_count(rng, 2.2 * variant.greenery)):  # in front of the buildings
+            size = rng.uniform(1.1, 2.8)
             stand(objects.draw_foliage, side * (edge + rng.uniform(-0.4, 0.4)), _distance(rng, 5), Part.BUSH, size)
         for _ in range(_count(rng, variant.furniture / 2)):
             x = side * (half_road + rng.uniform(0.2, 0.7))
@@ -123,7 +123,7 @@ def _count(rng: RandomState, mean: float) -> int:
 
 def _distance(rng: RandomState, near: float) -> float:
     """Distance in metres; near things are more frequent than far ones."""
-    return near / (1 - rng.uniform(0, 0.86))
+    return near / (1 - rng.uniform(0, 0.75))
 
 
 def _draw_hood(canvas: Canvas, rng: RandomState) -> np.ndarray:
@@ -142,7 +142,7 @@ def _draw_hood(canvas: Canvas, rng: RandomState) -> np.ndarray:
 def _illuminate(canvas: Canvas, camera: Camera, rng: RandomState) -> None:
     """Haze with distance, one shaded side of the street, then colour cast, contrast and brightness of the scene."""
     haze = np.array([190.0, 194, 198]) + rng.uniform(-20, 20)
-    density = rng.uniform(0, 0.02)
+    density = rng.uniform(0, 0.012)
     clear = (1 / (1 + density * canvas.distance))[..., None]
     solid = (canvas.part != Part.SKY) & (canvas.part != Part.CLOUD)
     canvas.colour[solid] = (canvas.colour * clear + haze * (1 - clear))[solid]
@@ -150,10 +150,10 @@ def _illuminate(canvas: Canvas, camera: Camera, rng: RandomState) -> None:
         rows, columns = canvas.grid((slice(0, canvas.height), slice(0, canvas.width)))
         tilt = rng.uniform(-1.2, 1.2)
         dark = (columns - camera.centre - tilt * (rows - camera.horizon)) * (1 if rng.uniform() < 0.5 else -1) > 0
-        canvas.colour[dark & solid] *= rng.uniform(0.55, 0.85)
+        canvas.colour[dark & solid] *= rng.uniform(0.65, 0.9)
     light = canvas.colour / 255
-    light *= rng.uniform(0.55, 1.25) * (1 + rng.uniform(-0.08, 0.08, 3))
-    bend = rng.uniform(-0.5, 0.5)  # > 0 lifts the middle tones, < 0 lowers them
+    light *= rng.uniform(0.72, 1.2) * (1 + rng.uniform(-0.05, 0.05, 3))
+    bend = rng.uniform(-0.3, 0.3)  # > 0 lifts the middle tones, < 0 lowers them
     light = np.clip(light, 0, 1)
     light = light + bend * light * (1 - light)
     patches = 1 + 0.08 * value_noise(rng, canvas.height, canvas.width, 24)
@@ -164,7 +164,7 @@ def _expose(canvas: Canvas, rng: RandomState) -> np.ndarray:
     """Average the oversampled pixels and add sensor noise, shape (H, W, 3), uint8."""
     colour = canvas.colour
     mean = (colour[::2, ::2] + colour[1::2, ::2] + colour[::2, 1::2] + colour[1::2, 1::2]) / 4
-    strength = rng.uniform(3, 12)
+    strength = rng.uniform(2, 9)
     shared = rng.uniform(-1, 1, mean.shape[:2])[..., None]
     noise = shared + rng.uniform(-1, 1, mean.shape) * 0.5
     return np.floor(np.clip(mean + strength * noise, 0, 255) + 0.5).astype(np.uint8)

@@ -72,17 +72,17 @@ class Variant:
     train: int = 200
     test: int = 60
     roofs: float = 0.15
-    gaps: float = 0.3
-    greenery: float = 0.6
+    gaps: float = 0.35
+    greenery: float = 0.9
     low_walls: float = 0.4
-    traffic: float = 3.0
-    people: float = 2.0
-    riders: float = 0.5
+    traffic: float = 3.5
+    people: float = 3.0
+    riders: float = 0.8
     furniture: float = 4.0
     buses: float = 0.15
     verge: float = 0.2
-    half_road: tuple[float, float] = (3.2, 5.5)
-    camera_height: tuple[float, float] = (1.3, 1.8)
+    half_road: tuple[float, float] = (2.8, 4.6)
+    camera_height: tuple[float, float] = (1.6, 2.2)
 
 
 # Label colours of the classes that CamVid knows are CamVid's.
@@ -140,31 +140,31 @@ VARIANTS: dict[str, Variant] = {
             stream=1,
             gaps=0.55,
             greenery=0.75,
-            low_walls=0.75,
+            low_walls=0.9,
             traffic=3.5,
-            people=2.5,
+            people=3.5,
             riders=0.7,
-            buses=0.35,
-            verge=0.5,
-            half_road=(2.5, 7.0),
-            camera_height=(1.2, 2.4),
+            buses=0.3,
+            verge=0.7,
+            half_road=(2.3, 5.5),
+            camera_height=(1.6, 2.8),
         ),
         _variant(
             "street_scene",
             "sky building house pole road pavement grass tree sign fence car bus pedestrian bicyclist",
             stream=2,
-            roofs=0.55,
+            roofs=0.6,
             gaps=0.45,
             greenery=0.8,
             low_walls=0.6,
             traffic=2.5,
-            people=3.0,
+            people=4.0,
             riders=0.8,
             furniture=4.5,
             buses=0.3,
-            verge=0.6,
+            verge=0.75,
             half_road=(2.2, 4.5),
-            camera_height=(1.4, 2.0),
+            camera_height=(1.7, 2.4),
         ),
     )
 }
