@@ -74,7 +74,7 @@ class ContrastBranch(nn.Module):
         self.weight, self.start, self.seed = weight, start, seed
         self.projection = Projection(in_channels, seed=seed, **shape)
         with global_randomness_untouched():
-            self.loss = build_loss(loss, num_classes, shape["channels"])
+            self.loss = build_loss(loss, num_classes=num_classes, channels=shape["channels"])
         self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
         self._calls = 0  # the buffer's value on the host: reading the buffer would synchronise a CUDA device
 

@@ -97,6 +97,7 @@ def _build_norm(norm_cfg: dict | None, channels: int) -> nn.Module:
     except Exception as error:
         raise UserError(
             f"contrast.projection.norm_cfg: {norm_cfg} makes no norm for feature maps of {channels} channels "
-            f"({error}); set projection=dict(norm_cfg=...) to BN, SyncBN, GN with num_groups that divide the channels, IN or LN2d"
+            f"({error}); set projection=dict(norm_cfg=...) to BN, SyncBN, IN, LN2d or GN with num_groups that divide "
+            "the channels"
         ) from error
     return norm.train()

@@ -5,6 +5,7 @@ from typing import Any
 
 import mmseg.models  # noqa: F401  registers the segmentors
 import torch
+from mmengine.config import ConfigDict
 from mmengine.structures import PixelData
 from mmseg.registry import MODELS
 from mmseg.structures import SegDataSample
@@ -113,7 +114,7 @@ def config(name: str, contrast: dict | bool | None = None) -> dict:
     if len(heads) > 1:
         model = {"type": "CascadeEncoderDecoder", "num_stages": len(heads), "decode_head": heads}
     auxiliary = head("FCNHead", backbone_channels(name), 2, channels=4, num_convs=1, concat_input=False)
-    preprocessor = {"type": "SegDataPreProcessor", "size": (32, 32), "seg_pad_val": 255}
+    preprocessor = {"type": "mmseg.SegDataPreProcessor", "size": (32, 32), "seg_pad_val": 255}
     rest = {"auxiliary_head": auxiliary, "train_cfg": {}, "test_cfg": {"mode": "whole"}}
     return {**model, "backbone": backbone(), "data_preprocessor": preprocessor, **rest}
 
@@ -126,7 +127,7 @@ def backbone_channels(name: str) -> int:
 def build(name: str, contrast: dict | bool | None = None, seed: int = 0) -> nn.Module:
     """Build a segmentor under a seed and initialise its weights."""
     torch.manual_seed(seed)
-    model = MODELS.build(config(name, contrast))
+    model = MODELS.build(ConfigDict(config(name, contrast)))
     model.init_weights()
     return model
 

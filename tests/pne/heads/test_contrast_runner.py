@@ -1,0 +1,127 @@
+"""A config of a user through the real runner, on real images."""
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from head_models import config as model_config
+from mmengine.config import Config
+from mmengine.runner import Runner
+from mmseg.registry import MODELS
+
+from pne.heads import ContrastHead
+
+CLASSES = 11
+SIZE = (64, 96)
+
+
+def runner_config(shared: Path, folder: Path, model: dict, iterations: int) -> Config:
+    """Config of a training on the small CamVid as a user writes it, validated at the end."""
+    root = str(shared / "data" / "camvid_tiny")
+    splits = {split: str(shared / "data" / "camvid_tiny" / "splits" / f"{split}.txt") for split in ("train", "val")}
+    load = [{"type": "LoadImageFromFile"}, {"type": "LoadAnnotations"}]
+    dataset = {
+        "type": "BaseSegDataset",
+        "data_root": root,
+        "metainfo": {"classes": tuple(f"class {i}" for i in range(CLASSES))},
+        "img_suffix": ".jpg",
+        "seg_map_suffix": ".png",
+        "reduce_zero_label": False,
+    }
+    places = {split: {"img_path": f"img_dir/{split}", "seg_map_path": f"ann_dir/{split}"} for split in ("train", "val")}
+    crop = [{"type": "RandomCrop", "crop_size": SIZE}, {"type": "RandomFlip", "prob": 0.5}]
+    pack = [{"type": "PackSegInputs"}]
+
+    def loader(split: str, batch_size: int, sampler: dict, pipeline: list) -> dict:
+        files = {"ann_file": splits[split], "data_prefix": places[split], "pipeline": pipeline}
+        return {"batch_size": batch_size, "num_workers": 0, "sampler": sampler, "dataset": {**dataset, **files}}
+
+    return Config(
+        {
+            "default_scope": "mmseg",
+            "custom_imports": {"imports": ["pne.heads"]},
+            "work_dir": str(folder),
+            "model": model,
+            "train_dataloader": loader("train", 2, {"type": "InfiniteSampler", "shuffle": True}, load + crop + pack),
+            "val_dataloader": loader("val", 1, {"type": "DefaultSampler", "shuffle": False}, load + pack),
+            "val_evaluator": {"type": "IoUMetric", "iou_metrics": ["mIoU"]},
+            "train_cfg": {"type": "IterBasedTrainLoop", "max_iters": iterations, "val_interval": 100},
+            "val_cfg": {"type": "ValLoop"},
+            "optim_wrapper": {"type": "OptimWrapper", "optimizer": {"type": "SGD", "lr": 0.01, "momentum": 0.9}},
+            "default_hooks": {
+                "logger": {"type": "LoggerHook", "interval": 1, "log_metric_by_epoch": False},
+                "checkpoint": {"type": "CheckpointHook", "by_epoch": False, "interval": 2},
+            },
+            "log_processor": {"by_epoch": False, "window_size": 1},
+            "randomness": {"seed": 0},
+            "experiment_name": folder.name,
+        }
+    )
+
+
+def tiny_model(contrast: dict | None) -> dict:
+    """The tiny ASPP segmentor for CamVid's classes."""
+    model = copy.deepcopy(model_config("ASPPHead", contrast))
+    for head in (model["decode_head"], model["auxiliary_head"]):
+        head["num_classes"] = CLASSES
+    model["data_preprocessor"].update(size=SIZE, mean=[123.7, 116.3, 103.5], std=[58.4, 57.1, 57.4], bgr_to_rgb=True)
+    return model
+
+
+def logged(folder: Path) -> list[dict]:
+    """Return the scalars of each iteration that the runner logged."""
+    (path,) = folder.glob("*/vis_data/scalars.json")
+    return [json.loads(line) for line in path.read_text().splitlines() if "loss" in json.loads(line)]
+
+
+def test_runner_trains_resumes_and_validates(shared: Path, tmp_path: Path) -> None:
+    contrast = {"loss": {"type": "PNELoss", "num_samples": 10, "max_anchors": 20}, "projection": {"channels": 16}}
+    whole = Runner.from_cfg(runner_config(shared, tmp_path / "whole", tiny_model(contrast), iterations=4))
+    whole.train()
+    lines = logged(tmp_path / "whole")
+    assert len(lines) == 4
+    assert all(line.keys() == lines[0].keys() for line in lines)
+    assert all(line["decode.loss_contrast"] > 0 and line["decode.contrast_anchors"] > 0 for line in lines)
+    total = sum(value for key, value in lines[0].items() if ".loss_" in key)
+    assert lines[0]["loss"] == pytest.approx(total, rel=1e-5)
+
+    resumed = runner_config(shared, tmp_path / "resumed", tiny_model(contrast), iterations=4)
+    resumed.update(load_from=str(tmp_path / "whole" / "iter_2.pth"), resume=True)
+    runner = Runner.from_cfg(resumed)
+    runner.train()
+    assert runner.model.decode_head.contrast.calls.item() == 4
+
+    plain = Runner.from_cfg(runner_config(shared, tmp_path / "plain", tiny_model(None), iterations=4))
+    plain.load_checkpoint(str(tmp_path / "whole" / "iter_4.pth"))
+    assert plain.val() == whole.val()
+
+
+def test_ten_line_example_trains(repository: Path, shared: Path, tmp_path: Path) -> None:
+    """The config of the README, with a narrow backbone and small images in place of the stock ones."""
+    path = repository / "examples" / "deeplabv3_contrast.py"
+    assert len(path.read_text().splitlines()) <= 10
+    example = Config.fromfile(path)
+    head = example.model.decode_head
+    assert head.in_channels == 2048
+    narrow = tiny_model(None)["backbone"]
+    head.update(in_channels=32, channels=8, num_classes=CLASSES, norm_cfg={"type": "BN"})
+    example.model.auxiliary_head.update(in_channels=16, channels=4, num_classes=CLASSES, norm_cfg={"type": "BN"})
+    example.model.update(backbone=narrow, pretrained=None)
+    example.model.data_preprocessor.size = SIZE
+    settings = runner_config(shared, tmp_path / "example", example.model.to_dict(), iterations=2)
+    settings.custom_imports = example.custom_imports
+    runner = Runner.from_cfg(settings)
+    assert isinstance(runner.model.decode_head, ContrastHead)
+    assert runner.model.decode_head.contrast.weight == 1.3
+    runner.train()
+    assert all(line["decode.loss_contrast"] > 0 for line in logged(tmp_path / "example"))
+
+
+def test_ten_line_example_builds_at_full_size(repository: Path) -> None:
+    example = Config.fromfile(repository / "examples" / "deeplabv3_contrast.py")
+    example.model.pretrained = None
+    with torch.device("meta"):
+        head = MODELS.build(example.model.decode_head)
+    assert head.contrast.projection.expand.weight.shape == (256, 512, 1, 1)
