@@ -203,7 +203,8 @@ def measure(sample: Sample, names: Sequence[str], focus: Sequence[str], weights:
         "intra_cosine": intra,
         "inter_cosine": inter,
         "silhouette": _class_means(silhouette, sample.labels, classes, weights),
-        "knn_purity": 100 * _class_means(knn_purity(unit, sample.labels, sample.images), sample.labels, classes, weights),
+        "knn_purity": 100
+        * _class_means(knn_purity(unit, sample.labels, sample.images), sample.labels, classes, weights),
         "probe_accuracy": 100
         * _class_means(probe_hits(sample.embeddings, sample.labels, sample.images), sample.labels, classes, weights),
     }

@@ -1,0 +1,49 @@
+"""What the read-only commands share: naming a track, resolving it, reading its results."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis.results import collect_runs
+from pne.resolve import ResolvedTrack, load_track
+
+
+def track_parser(prog: str, description: str) -> argparse.ArgumentParser:
+    """Return a parser with the options that say which track is meant and where its files are."""
+    parser = argparse.ArgumentParser(prog=prog, description=description)
+    parser.add_argument("--track", default="quick", help="name of experiments/tracks/<track>.yaml (default: quick)")
+    parser.add_argument("--experiments", type=Path, default=Path("experiments"), help="folder of the declarations")
+    parser.add_argument("--results", type=Path, default=Path("results"), help="folder of the results")
+    parser.add_argument("--data-root", type=Path, default=None, help="folder of the data sets")
+    parser.add_argument("--weights-dir", type=Path, default=None, help="folder of the ImageNet weights")
+    parser.add_argument("--seeds", type=_integers, default=None, help="such as 0,1,2 (default: the track's)")
+    return parser
+
+
+def resolve(args: argparse.Namespace, **changes: Any) -> ResolvedTrack:
+    """Resolve the track that the arguments name."""
+    return load_track(
+        args.track,
+        experiments=args.experiments,
+        results=args.results,
+        data_root=args.data_root,
+        weights_dir=args.weights_dir,
+        seeds=args.seeds,
+        **changes,
+    )
+
+
+def read_results(track: ResolvedTrack) -> pd.DataFrame:
+    """Read the results of all runs of a track, marking those of other training code than today's as stale."""
+    from pne.engine.provenance import code_sha256
+
+    return collect_runs(track.runs.values(), code_sha256())
+
+
+def _integers(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected integers separated by commas, got {text!r}") from None

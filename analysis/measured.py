@@ -1,0 +1,218 @@
+"""Tables with published and measured values side by side."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from analysis.cells import Cell, CellKind, write_number
+from analysis.external import ExternalScore
+from analysis.latex_text import quote
+from analysis.measure import Measurements, Series
+from analysis.printed import PrintedTable, Record, Side, arrange
+from analysis.published import caption_of, dagger_remark, declared_cell, is_number
+from pne.declarations import Column, Track
+from pne.options import LOSSES
+from pne.resolve import ResolvedRow, ResolvedTable, ResolvedTrack, Run
+
+NO_SCORE = "No score of the evaluation server is entered in experiments/external.yaml."
+QUOTED = "Italics: quoted from the literature."
+
+
+def print_measured(
+    table: ResolvedTable, track: ResolvedTrack, measurements: Measurements, scores: Sequence[ExternalScore] = ()
+) -> PrintedTable:
+    """Print published and measured values side by side, whatever is finished.
+
+    A measured value is the mean over seeds, its delta the mean difference to the row's own baseline over common
+    seeds, and bold the best mean of a group once two of its rows are measured. What cannot be printed is a dash with
+    a footnote that says why.
+    """
+    declaration = table.declaration
+    sides = _sides(table, track.declaration)
+    measured = {
+        side: _measured_column(table, side, declaration.columns[side.column], track, measurements, scores)
+        for side in sides
+        if side.side in ("measured", "external", "configured")
+    }
+    records = []
+    for key, row in declaration.rows.items():
+        cells = {
+            side: measured[side][key]
+            if side in measured
+            else declared_cell(side.column, declaration.columns[side.column], row)
+            for side in sides
+        }
+        records.append(Record(key, row, cells, tuple(table.rows[key].runs.values())))
+    return arrange(
+        declaration,
+        sides,
+        records,
+        label=f"tab:{track.name}-{declaration.table}",
+        caption=_caption(table, track),
+        remarks=_remarks(table, track, measurements, records),
+    )
+
+
+def _sides(table: ResolvedTable, track: Track) -> list[Side]:
+    declaration, sides = table.declaration, []
+    for key, column in declaration.columns.items():
+        if not is_number(declaration, key):
+            sides.append(Side(key, ""))
+            continue
+        if any(key in row.published for row in declaration.rows.values()):
+            sides.append(Side(key, "published"))
+        if column.kind == "setting":
+            sides.append(Side(key, "configured"))
+        elif column.kind == "metric":
+            sides.append(Side(key, "measured"))
+        elif track.comparable:  # no server scores a stand-in data set
+            sides.append(Side(key, "external"))
+    return sides
+
+
+def _measured_column(
+    table: ResolvedTable,
+    side: Side,
+    column: Column,
+    track: ResolvedTrack,
+    measurements: Measurements,
+    scores: Sequence[ExternalScore],
+) -> Mapping[str, Cell]:
+    """Return the cells of one measured column by row key."""
+    if side.side == "configured":
+        return {key: _configured_cell(table.settings[key][side.column]) for key in table.rows}
+    series = {}
+    for key, row in table.rows.items():
+        if not row.runs or not _applies(column, row, track):
+            series[key] = None
+        elif side.side == "external":
+            series[key] = _external_series(table, key, track, scores)
+        else:
+            series[key] = measurements.series(row, column, table)
+    cells = {}
+    for key, row in table.rows.items():
+        cells[key] = _cell(series[key], side, column, None if row.baseline is None else series[row.baseline])
+        notes = () if series[key] is None or side.side == "external" else _condition_notes(table, row, measurements)
+        cells[key] = replace(cells[key], notes=cells[key].notes + notes)
+    return _bold_best(table, cells) if column.bold else cells
+
+
+def _applies(column: Column, row: ResolvedRow, track: ResolvedTrack) -> bool:
+    """Per-positive weights exist only for losses that weigh positives."""
+    if column.metric != "weight_std":
+        return True
+    return all(_weighs_positives(track.runs[run].contrast) for run in row.runs.values())
+
+
+def _weighs_positives(contrast: Mapping[str, Any] | None) -> bool:
+    option = None if contrast is None else LOSSES[contrast["loss"]].get("positive_weight")
+    return option is not None and contrast["options"].get("positive_weight", option.default) is not None
+
+
+def _configured_cell(values: Sequence[tuple[float, Sequence[str]]]) -> Cell:
+    """Print the value of most models; name the others with theirs."""
+    if not values:
+        return Cell(CellKind.MISSING, notes=("The track has no run on this data set.",))
+    (value, _), *others = values
+    notes = tuple(f"{quote(', '.join(models))}: {write_number(other, None)}." for other, models in others)
+    return Cell(CellKind.SETTING, value=value, decimals=None, notes=notes)
+
+
+def _external_series(table: ResolvedTable, key: str, track: ResolvedTrack, scores: Sequence[ExternalScore]) -> Series:
+    runs = tuple(table.rows[key].runs.values())
+    found = [score for score in scores if score.belongs_to(track.name, table.key, key, runs)]
+    if not found:
+        return Series(asked=1, notes=(NO_SCORE,))
+    score = found[-1]
+    note = f"Evaluation server, {score.date.isoformat()}: {quote(score.url)}"
+    return Series({0: score.miou}, asked=1, notes=(note,))
+
+
+def _cell(series: Series | None, side: Side, column: Column, baseline: Series | None) -> Cell:
+    if series is None:
+        return Cell(CellKind.EMPTY)
+    if series.mean is None:
+        return Cell(CellKind.MISSING, notes=series.notes)
+    return Cell(
+        CellKind.EXTERNAL if side.side == "external" else CellKind.MEASURED,
+        value=series.mean,
+        spread=series.spread,
+        seeds=len(series.by_seed),
+        delta=series.minus(baseline) if column.delta and baseline is not None else None,
+        decimals=column.decimals,
+        notes=series.notes,
+    )
+
+
+def _condition_notes(table: ResolvedTable, row: ResolvedRow, measurements: Measurements) -> tuple[str, ...]:
+    """Say where a row was trained with another split of the batch than most of the table."""
+    counts = measurements.conditions(table, "batch")
+    if len(counts) < 2:
+        return ()
+    usual = counts.most_common(1)[0][0]
+    others = sorted(measurements.condition(row, "batch") - {usual})
+    return tuple(f"Trained with {_batch(other)}; most of the table: {_batch(usual)}." for other in others)
+
+
+def _batch(condition: tuple[int, int]) -> str:
+    world, micro = condition
+    return f"{world} process{'es' if world > 1 else ''} of {micro} image{'s' if micro > 1 else ''} per forward pass"
+
+
+def _bold_best(table: ResolvedTable, cells: Mapping[str, Cell]) -> Mapping[str, Cell]:
+    best: dict[str, list[float]] = {}
+    for key, cell in cells.items():
+        if cell.value is not None:
+            best.setdefault(table.rows[key].declaration.group, []).append(cell.value)
+
+    def is_best(key: str, cell: Cell) -> bool:
+        values = best.get(table.rows[key].declaration.group, [])
+        return cell.value is not None and len(values) > 1 and cell.value == max(values)
+
+    return {key: replace(cell, bold=is_best(key, cell)) for key, cell in cells.items()}
+
+
+def _runs(table: ResolvedTable, track: ResolvedTrack) -> list[Run]:
+    return [track.runs[run] for row in table.rows.values() for run in row.runs.values()]
+
+
+def _caption(table: ResolvedTable, track: ResolvedTrack) -> str:
+    caption = caption_of(table.declaration).rstrip()
+    caption += "" if caption.endswith((".", "?", "!")) else "."
+    if track.declaration.comparable or not any(row.published for row in table.declaration.rows.values()):
+        titles = dict.fromkeys(quote(run.dataset_title) for run in _runs(table, track))
+        return f"{caption} Measured on {' and '.join(titles)}." if titles else caption
+    stands = dict.fromkeys((quote(run.dataset_title), _paper_name(run.dataset)) for run in _runs(table, track))
+    where = "; ".join(f"{title}, which stands for {paper}" for title, paper in stands)
+    return f"{caption} Measured on {where}: published values are of other data and are not comparable."
+
+
+def _paper_name(dataset: str) -> str:
+    names = {"cityscapes": "Cityscapes", "coco_stuff": "COCO-Stuff", "ade20k": "ADE20K"}
+    return names.get(dataset, quote(dataset))
+
+
+def _remarks(
+    table: ResolvedTable, track: ResolvedTrack, measurements: Measurements, records: Sequence[Record]
+) -> list[str]:
+    remarks = dagger_remark(table.declaration)
+    cells = [cell for record in records for cell in record.cells.values()]
+    if any(cell.kind is CellKind.QUOTED for cell in cells):
+        remarks.append(QUOTED)
+    measured = [cell for cell in cells if cell.kind is CellKind.MEASURED]
+    if not measured:
+        return [*remarks, *_notes(table)]
+    seeds = max(cell.seeds for cell in measured)
+    if seeds > 1:
+        remarks.append(f"Measured: mean $\\pm$ sample standard deviation over n = {seeds} seeds.")
+    usual = measurements.conditions(table, "batch").most_common(1)
+    if usual:
+        remarks.append(f"Trained with {_batch(usual[0][0])}.")
+    if any(column.metric == "time_s" for column in table.declaration.columns.values()):
+        devices = sorted(measurements.conditions(table, "device"))
+        remarks.append(f"Training time measured on {quote('; '.join(devices))}.")
+    return [*remarks, *_notes(table)]
+
+
+def _notes(table: ResolvedTable) -> list[str]:
+    return [] if table.declaration.note is None else [table.declaration.note]
