@@ -56,9 +56,9 @@ class Layout:
         Copies at another, common resolution are usual (a warning, not an error).
     preparation : str
         The command that makes missing label files; empty if there is none.
-    hash_pixels : bool
-        Fingerprint decoded pixels of images and labels instead of the bytes of label files: small data sets that are
-        written on the spot, where PNG compression may differ.
+    hash_images : bool
+        The fingerprint covers the pixels of images, not only their names and sizes in bytes: small data sets that are
+        drawn on the spot, where PNG compression may differ.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Layout:
     palette: tuple[tuple[int, int, int], ...] = ()
     other_sizes: bool = False
     preparation: str = ""
-    hash_pixels: bool = False
+    hash_images: bool = False
 
     @property
     def metainfo(self) -> dict[str, Any]:
@@ -186,7 +186,7 @@ def _street(variant: Variant) -> Layout:
         classes=variant.classes,
         palette=variant.palette,
         preparation=f"python -m pne.datasets.synthetic_street --variant {variant.name}",
-        hash_pixels=True,
+        hash_images=True,
     )
 
 

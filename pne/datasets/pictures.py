@@ -1,0 +1,67 @@
+"""Reading and writing label and image files, with one clear error each."""
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from pne.errors import UserError
+from pne.files import written_aside
+
+
+def read_label(path: Path) -> np.ndarray:
+    """Read a label image of one channel, its values as stored (a palette is not applied), shape (h, w), uint8.
+
+    Raises
+    ------
+    UserError
+        If the file cannot be read, or is no 8-bit image of one channel.
+    """
+    try:
+        with Image.open(path) as picture:
+            mode, values = picture.mode, np.asarray(picture)
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise UserError(f"{path}: cannot be read as an image ({error}); fetch or make it again") from error
+    if mode not in ("L", "P"):
+        raise UserError(f"{path}: expected one 8-bit channel of labels, got mode {mode}; convert it to label values")
+    return values
+
+
+def read_image(path: Path) -> tuple[int, int]:
+    """Decode an image completely and return its size (h, w) in pixels.
+
+    Raises
+    ------
+    UserError
+        If it cannot be decoded, for example because the file is cut short.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with Image.open(path) as picture:
+                picture.load()
+                return picture.height, picture.width
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise UserError(f"{path}: cannot be read as an image ({error}); fetch it again") from error
+
+
+def image_size(path: Path) -> tuple[int, int]:
+    """Return the size (h, w) that the header of an image states, without decoding it.
+
+    Raises
+    ------
+    UserError
+        If the header cannot be read.
+    """
+    try:
+        with Image.open(path) as picture:
+            return picture.height, picture.width
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise UserError(f"{path}: cannot be read as an image ({error}); fetch it again") from error
+
+
+def save_label(path: Path, labels: np.ndarray) -> None:
+    """Write label values, shape (h, w), uint8, as a grey PNG, atomically."""
+    with written_aside(path) as aside:
+        Image.fromarray(labels).save(aside, "PNG")

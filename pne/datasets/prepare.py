@@ -1,0 +1,139 @@
+"""Convert downloaded labels to what is trained on: ``python -m pne.datasets.prepare cityscapes --data-root DIR``.
+
+Files that are there already, and not older than their source, are left alone; each new one appears complete or not at
+all, so that an interrupted preparation is simply started again.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+from pne.datasets import cityscapes, coco_stuff10k
+from pne.datasets.layouts import data_folder, layout
+from pne.errors import UserError, reports_user_errors
+
+Task = tuple[Callable[[Path, Path], None], Path, Path]
+
+
+def tasks(dataset: str, root: Path) -> list[Task]:
+    """List what is to be done: (conversion, source, target), finished ones left out.
+
+    Raises
+    ------
+    UserError
+        If the data set is not known, needs no preparation here, or its downloaded files are missing.
+    """
+    if dataset == "cityscapes":
+        candidates: Iterable[Task] = ((cityscapes.convert, *pair) for pair in cityscapes.conversions(root))
+    elif dataset == "coco_stuff":
+        candidates = (
+            task
+            for mat, label, image, placed in coco_stuff10k.conversions(root)
+            for task in ((coco_stuff10k.convert, mat, label), (coco_stuff10k.place_image, image, placed))
+        )
+    elif dataset == "ade20k":
+        candidates = _as_it_comes(root)
+    else:
+        raise UserError(f"{layout(dataset).title} needs no preparation; choose one of {', '.join(PREPARED)}")
+    return [task for task in candidates if _is_due(*task[1:])]
+
+
+PREPARED = ("cityscapes", "coco_stuff", "ade20k")
+
+
+def _as_it_comes(root: Path) -> Iterable[Task]:
+    root = data_folder(root)
+    for split in layout("ade20k").splits.values():
+        for folder in (split.images, split.labels):
+            if not (root / folder).is_dir():
+                raise UserError(
+                    f"{root}: expected the folder {folder}, found none; unpack ADEChallengeData2016.zip "
+                    "(data.csail.mit.edu/places/ADEchallenge) and name the folder ADEChallengeData2016"
+                )
+    return ()
+
+
+def _is_due(source: Path, target: Path) -> bool:
+    try:
+        found = target.stat()
+    except FileNotFoundError:
+        return True
+    return found.st_size == 0 or (source.is_file() and source.stat().st_mtime_ns > found.st_mtime_ns)
+
+
+def prepare(
+    dataset: str, root: Path, *, workers: int = 1, progress: Callable[[int, int], None] = lambda done, total: None
+) -> int:
+    """Convert what is not converted yet.
+
+    Parameters
+    ----------
+    dataset : {'cityscapes', 'coco_stuff', 'ade20k'}
+        The data set.
+    root : Path
+        Its folder.
+    workers : int
+        Number of processes.
+    progress : callable
+        Called with the number of finished and of all files, after each file.
+
+    Returns
+    -------
+    int
+        Number of files written.
+
+    Raises
+    ------
+    UserError
+        On the first file that is missing, unreadable or holds impossible values.
+    """
+    due = tasks(dataset, Path(root))
+    if workers <= 1 or len(due) < 2:
+        for number, task in enumerate(due, 1):
+            _run(task)
+            progress(number, len(due))
+        return len(due)
+    with ProcessPoolExecutor(min(workers, len(due)), mp_context=get_context("spawn")) as pool:
+        try:
+            for number, _ in enumerate(pool.map(_run, due, chunksize=min(16, 1 + len(due) // (4 * workers))), 1):
+                progress(number, len(due))
+        except UserError:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return len(due)
+
+
+def _run(task: Task) -> None:
+    conversion, source, target = task
+    conversion(source, target)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line's parser."""
+    result = argparse.ArgumentParser(prog="python -m pne.datasets.prepare", description=__doc__)
+    result.add_argument("dataset", choices=PREPARED, help="which data set")
+    result.add_argument("--data-root", type=Path, required=True, metavar="DIR", help="its folder")
+    result.add_argument("--workers", type=int, default=1, help="processes (default: %(default)s)")
+    return result
+
+
+def _show(done: int, total: int) -> None:
+    if sys.stderr.isatty():
+        print(f"\r{done}/{total} files", end="\n" if done == total else "", file=sys.stderr, flush=True)
+    elif done == total or done % 500 == 0:
+        print(f"{done}/{total} files", file=sys.stderr, flush=True)
+
+
+@reports_user_errors
+def main(argv: Sequence[str] | None = None) -> None:
+    """Prepare one data set and say how many files were written."""
+    args = parser().parse_args(argv)
+    written = prepare(args.dataset, args.data_root, workers=args.workers, progress=_show)
+    print(f"{args.data_root}: {layout(args.dataset).title}: {written} files written; the rest was there already")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
