@@ -78,7 +78,8 @@ def draw_pairs(
     marks = mark_candidates(groups, options)
     sizes = _find_sizes(pixels, groups, marks[0], options)
     anchors = draw_anchors(pixels, groups, marks, sizes[0], options, generator)
-    samples = draw_samples(groups.correct, groups.order, groups.pixel, options["num_samples"], sizes[1])
+    drawn = groups.correct.clamp(max=options["num_samples"])
+    samples = draw_samples(groups.correct, drawn, groups.order, groups.pixel, sizes[1])
 
     cyclic, num_samples = options["sampling"] == "raster", options["num_samples"]
     rank = torch.arange(num_samples, device=order.device)
@@ -172,7 +173,7 @@ def _draw_negatives(
     if options["negatives"] == "random" and options["sampling"] == "raster":
         group = torch.where(pixels.correct, pixels.label, pixels.num_classes)
         _, order, pixel = sort_groups(group, order_pixels("random", group, generator))
-        pool = draw_samples(groups.correct, order, pixel, num_samples, base)
+        pool = draw_samples(groups.correct, samples.drawn, order, pixel, base)
         extra = pool.pixel
     index, available = pool_samples(pool, groups.allowed, num_samples)
     index = index + (0 if pool is samples else base)

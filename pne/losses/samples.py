@@ -1,4 +1,4 @@
-"""Correct pixels drawn from each class of an image, the stock of positives and negatives."""
+"""Pixels drawn from each of many groups at once, such as the correct pixels of each class."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["ClassSamples", "draw_samples"]
 
 @dataclass(frozen=True)
 class ClassSamples:
-    """Up to `num_samples` correct pixels of each class, class after class, in drawing order.
+    """Pixels of each class, class after class, in drawing order.
 
     Attributes
     ----------
@@ -31,26 +31,23 @@ class ClassSamples:
     drawn: Tensor
 
 
-def draw_samples(correct: Tensor, order: Tensor, pixel: Tensor, num_samples: int, size: int) -> ClassSamples:
+def draw_samples(available: Tensor, drawn: Tensor, order: Tensor, pixel: Tensor, size: int) -> ClassSamples:
     """Take the first pixels of each class.
 
     Parameters
     ----------
-    correct : Tensor, shape (B, C), int64
-        Number of correct pixels of each class.
+    available, drawn : Tensor, shape (B, C), int64
+        Number of pixels of each class, and how many of them to take.
     order, pixel : Tensor, shape (B, N), int64
-        Pixels sorted so that the correct ones come first, class after class, in drawing order.
-    num_samples : int
-        Largest number of samples of a class.
+        Pixels sorted so that those of class 0 come first, then those of class 1 and so on, in drawing order.
     size : int
-        Number S of places; at least the largest total of an image.
+        Number S of places. Where an image needs more, the last classes get fewer.
     """
-    drawn = correct.clamp(max=num_samples)
-    end, begin = drawn.cumsum(1), correct.cumsum(1) - correct
-    slot = torch.arange(size, device=correct.device).expand(len(correct), -1).contiguous()
+    end, begin = drawn.cumsum(1), available.cumsum(1) - available
+    slot = torch.arange(size, device=drawn.device).expand(len(drawn), -1).contiguous()
     label = torch.searchsorted(end, slot, right=True)
-    present = label < correct.shape[1]
-    label = label.clamp_(max=correct.shape[1] - 1)
+    present = label < drawn.shape[1]
+    label = label.clamp_(max=drawn.shape[1] - 1)
     offset = end - drawn
     place = begin.gather(1, label) + slot - offset.gather(1, label)
     place = torch.where(present, place, 0)

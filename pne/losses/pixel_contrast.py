@@ -1,0 +1,211 @@
+"""Cross-image pixel contrast (CIPC), the baseline with an optional memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pne.losses.functional import contrast_with_batch, contrast_with_memory
+from pne.losses.inputs import PixelClasses, check_inputs, classify_pixels
+from pne.losses.memory import PixelMemory
+from pne.losses.module import ContrastLoss
+from pne.losses.ordering import order_pixels, sort_groups
+from pne.losses.samples import draw_samples
+from pne.losses.similarity import normalise
+
+__all__ = ["PixelContrastLoss", "PixelDraw"]
+
+
+@dataclass(frozen=True)
+class PixelDraw:
+    """Pixels drawn from a batch, M places.
+
+    Attributes
+    ----------
+    image, pixel, label : Tensor, shape (M,), int64
+        Image in the batch, raster index, true class.
+    present : Tensor, shape (M,), bool
+        False marks padding.
+    pairs : Tensor, scalar, int64
+        Number of (image, class) pairs drawn from.
+    """
+
+    image: Tensor
+    pixel: Tensor
+    label: Tensor
+    present: Tensor
+    pairs: Tensor
+
+
+class PixelContrastLoss(ContrastLoss):
+    """Supervised contrast of pixels across the images of a batch, or with a memory (Wang et al. 2021, "CIPC").
+
+    From each class in the labels of each image equally many pixels are drawn, part of them errors; see
+    `pne.losses.functional.pixel_contrast` for what is computed on them, and for what departs from the original code.
+
+    Parameters
+    ----------
+    temperature, base_temperature : float
+    max_anchors : int
+        Largest number of anchors of a call, M. It is shared out evenly among the (image, class) pairs, at least one
+        pixel for each; should there be more pairs than anchors, the last ones get none.
+    anchors_per_class : int
+        Largest number of anchors of one class in one image.
+    error_share : float
+        Share of misclassified pixels among them, rounded down; where errors or correct pixels run out the others fill
+        up.
+    memory_size : int or None
+        Length of each queue of the memory. With a memory, its vectors are the only candidates; the loss is 0 until
+        it holds some. In training mode each call stores the batch after contrasting it.
+    pixels_per_image : int
+        Pixels per class and image for the pixel queue.
+    num_classes : int, optional
+        C; needed with a memory.
+    channels : int
+        D of the embeddings in the memory.
+
+    Notes
+    -----
+    The statistic `anchors` counts those with a positive, `sets` the (image, class) pairs; there are no weights.
+    The gradient is computed with the loss, as the memory changes before the backward pass: no second derivatives.
+
+    Raises
+    ------
+    pne.options.OptionError
+        Unknown option, or a value that is not allowed.
+    ValueError
+        A memory without `num_classes`, or sizes that do not go together with the memory's.
+    """
+
+    def __init__(self, *, num_classes: int | None = None, channels: int = 256, **options: Any) -> None:
+        super().__init__(**options)
+        self.memory: PixelMemory | None = None
+        if self.options["memory_size"] is not None:
+            if num_classes is None:
+                raise ValueError(
+                    "PixelContrastLoss: a memory needs num_classes, the number of channels of the logits; "
+                    "give num_classes or set memory_size to None"
+                )
+            self.memory = PixelMemory(
+                num_classes, channels, self.options["memory_size"], self.options["pixels_per_image"]
+            )
+
+    def draw(
+        self,
+        embeddings: Tensor,
+        logits: Tensor,
+        labels: Tensor,
+        ignore_index: int = 255,
+        generator: torch.Generator | None = None,
+    ) -> PixelDraw:
+        """Draw the anchors that a call with the same arguments, and the generator in the same state, contrasts."""
+        check_inputs(embeddings, logits, labels, generator)
+        return self._draw(classify_pixels(logits, labels, ignore_index), generator)
+
+    @torch.no_grad()
+    def _draw(self, pixels: PixelClasses, generator: torch.Generator | None) -> PixelDraw:
+        batch, places = pixels.label.shape
+        groups = batch * pixels.num_classes * 2  # image, class, wrong or correct
+        image = torch.arange(batch, device=pixels.label.device).unsqueeze(1)
+        group = (image * pixels.num_classes + pixels.label) * 2 + pixels.correct
+        group = torch.where(pixels.valid, group, groups).view(1, -1)
+        count = torch.zeros_like(group[:, :1].expand(1, groups)).scatter_add_(
+            1, group.clamp(max=groups - 1), pixels.valid.view(1, -1).long()
+        )
+        _, order, pixel = sort_groups(group, order_pixels("random", group, generator))
+
+        wrong, correct = count[0, 0::2], count[0, 1::2]
+        pairs = (wrong + correct > 0).sum()
+        share = self.options["max_anchors"] // pairs.clamp(min=1)
+        share = share.clamp(1, self.options["anchors_per_class"])
+        errors = (share * self.options["error_share"]).floor().long()
+        errors = torch.minimum(wrong, torch.maximum(errors, share - correct))
+        others = torch.minimum(correct, share - errors)
+        drawn = torch.stack([errors, others], 1).view(1, -1)
+        samples = draw_samples(count, drawn, order, pixel, min(self.options["max_anchors"], batch * places))
+        flat = samples.pixel[0]
+        return PixelDraw(
+            image=flat // places,
+            pixel=flat % places,
+            label=samples.label[0] // 2 % pixels.num_classes,
+            present=samples.present[0],
+            pairs=pairs,
+        )
+
+    def _contrast(
+        self,
+        embeddings: Tensor,
+        logits: Tensor,
+        labels: Tensor,
+        ignore_index: int,
+        generator: torch.Generator | None,
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        self._check_memory(embeddings, logits)
+        pixels = classify_pixels(logits, labels, ignore_index)
+        draw = self._draw(pixels, generator)
+        dtype = torch.promote_types(embeddings.dtype, torch.float32)
+        vectors = normalise(embeddings.flatten(2)[draw.image, :, draw.pixel].to(dtype), 1)  # (M, D)
+        loss, statistics = self._evaluate(vectors, draw)
+        statistics["sets"] = draw.pairs
+        if self.memory is not None and self.training:
+            self.memory.update(embeddings, pixels, generator)
+        return loss, statistics
+
+    def _evaluate(self, vectors: Tensor, draw: PixelDraw) -> tuple[Tensor, dict[str, Tensor]]:
+        if self.memory is None:
+            parts = contrast_with_batch(vectors, draw.label, draw.present, self.options["temperature"])
+            return self._average(*parts)
+        with torch.set_grad_enabled(vectors.requires_grad and torch.is_grad_enabled()):
+            leaf = vectors.detach().requires_grad_(torch.is_grad_enabled())
+            parts = contrast_with_memory(
+                leaf,
+                draw.label,
+                draw.present,
+                self.memory.vectors.to(vectors.dtype),
+                self.memory.filled(),
+                self.options["temperature"],
+            )
+            loss, statistics = self._average(*parts)
+            if not leaf.requires_grad:
+                return loss, statistics
+            (gradient,) = torch.autograd.grad(loss, leaf)
+        return _WithGradient.apply(vectors, loss.detach(), gradient), statistics
+
+    def _average(
+        self, term: Tensor, has_positive: Tensor, positive: Tensor, negative: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        anchors = has_positive.sum()
+        number = anchors.clamp(min=1)
+        scale = self.options["temperature"] / self.options["base_temperature"]
+        return (term * has_positive).sum() / number * scale, {
+            "anchors": anchors,
+            "positive_similarity": (positive * has_positive).sum() / number,
+            "negative_similarity": (negative * has_positive).sum() / number,
+        }
+
+    def _check_memory(self, embeddings: Tensor, logits: Tensor) -> None:
+        if self.memory is None:
+            return
+        classes, _, channels = self.memory.vectors.shape
+        if (logits.shape[1], embeddings.shape[1]) != (classes, channels):
+            raise ValueError(
+                f"PixelContrastLoss: the memory was made for num_classes={classes}, channels={channels}; got "
+                f"{logits.shape[1]} classes and embeddings of {embeddings.shape[1]} channels"
+            )
+
+
+class _WithGradient(torch.autograd.Function):
+    """A scalar whose gradient with respect to its input is already known."""
+
+    @staticmethod
+    def forward(ctx: Any, vectors: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
+        ctx.save_for_backward(gradient)
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None, None]:
+        (gradient,) = ctx.saved_tensors
+        return upstream * gradient, None, None
