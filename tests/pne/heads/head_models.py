@@ -57,7 +57,14 @@ def swin() -> dict:
 
 
 def head(kind: str, in_channels: Any, in_index: Any = 3, channels: int = 8, **rest: Any) -> dict:
-    common = {"num_classes": CLASSES, "norm_cfg": {"type": "BN"}, "dropout_ratio": 0.1, "align_corners": False}
+    varied = {"type": "Normal", "std": 1.0, "override": {"name": "conv_seg"}}  # else one class is predicted everywhere
+    common = {
+        "init_cfg": varied,
+        "num_classes": CLASSES,
+        "norm_cfg": {"type": "BN"},
+        "dropout_ratio": 0.1,
+        "align_corners": False,
+    }
     return {"type": kind, "in_channels": in_channels, "in_index": in_index, "channels": channels, **common, **rest}
 
 
@@ -114,7 +121,7 @@ def config(name: str, contrast: dict | bool | None = None) -> dict:
     if len(heads) > 1:
         model = {"type": "CascadeEncoderDecoder", "num_stages": len(heads), "decode_head": heads}
     auxiliary = head("FCNHead", backbone_channels(name), 2, channels=4, num_convs=1, concat_input=False)
-    preprocessor = {"type": "mmseg.SegDataPreProcessor", "size": (32, 32), "seg_pad_val": 255}
+    preprocessor = {"type": "mmseg.SegDataPreProcessor", "size": (64, 64), "seg_pad_val": 255}
     rest = {"auxiliary_head": auxiliary, "train_cfg": {}, "test_cfg": {"mode": "whole"}}
     return {**model, "backbone": backbone(), "data_preprocessor": preprocessor, **rest}
 
@@ -147,7 +154,7 @@ def data_samples(labels: Tensor) -> list[SegDataSample]:
     return samples
 
 
-def batch(seed: int = 0, size: int = 32, ignored: bool = False) -> tuple[Tensor, list[SegDataSample]]:
+def batch(seed: int = 0, size: int = 64, ignored: bool = False) -> tuple[Tensor, list[SegDataSample]]:
     """Two random images, and labels in blocks of 8 pixels with some ignored ones, or with nothing but those."""
     generator = torch.Generator().manual_seed(seed)
     images = torch.randn(2, 3, size, size, generator=generator)

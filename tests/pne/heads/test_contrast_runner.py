@@ -14,7 +14,7 @@ from mmseg.registry import MODELS
 from pne.heads import ContrastHead
 
 CLASSES = 11
-SIZE = (64, 96)
+SIZE = (128, 160)
 
 
 def runner_config(shared: Path, folder: Path, model: dict, iterations: int) -> Config:
@@ -105,8 +105,8 @@ def test_ten_line_example_trains(repository: Path, shared: Path, tmp_path: Path)
     example = Config.fromfile(path)
     head = example.model.decode_head
     assert head.in_channels == 2048
-    narrow = tiny_model(None)["backbone"]
-    head.update(in_channels=32, channels=8, num_classes=CLASSES, norm_cfg={"type": "BN"})
+    narrow, varied = tiny_model(None)["backbone"], tiny_model(None)["decode_head"]["init_cfg"]
+    head.update(init_cfg=varied, in_channels=32, channels=8, num_classes=CLASSES, norm_cfg={"type": "BN"})
     example.model.auxiliary_head.update(in_channels=16, channels=4, num_classes=CLASSES, norm_cfg={"type": "BN"})
     example.model.update(backbone=narrow, pretrained=None)
     example.model.data_preprocessor.size = SIZE
