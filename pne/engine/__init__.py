@@ -1,0 +1,1 @@
+"""What happens between a spec and its result files: data, training loop, checkpoints, evaluation, provenance."""

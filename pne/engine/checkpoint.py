@@ -1,0 +1,101 @@
+"""Checkpoint files: written aside and renamed, the two newest kept, a broken one passed over with a warning."""
+
+import hashlib
+import pickle
+import re
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pne.engine.console import warn
+from pne.errors import UserError
+from pne.files import written_aside
+
+KEPT = 2
+_NAME = re.compile(r"iter_(\d+)\.pth")
+
+
+def save(path: Path, content: Mapping[str, Any]) -> None:
+    """Write tensors and plain values to ``path`` atomically.
+
+    Equal content gives equal bytes, whatever the name of the file, so that hashes of files can be compared.
+
+    Raises
+    ------
+    UserError
+        If the file cannot be written, such as on a full disk.
+    """
+    with written_aside(path) as aside:
+        try:
+            # A stream instead of a name: torch writes the name into the file.
+            with aside.open("wb") as stream:
+                torch.save(dict(content), stream)
+        except RuntimeError as error:  # the writer reports a failed write of the stream so
+            raise OSError(f"the checkpoint was not written whole: {_first_line(error)}") from error
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Read a checkpoint to the CPU, executing no code of the file.
+
+    Raises
+    ------
+    UserError
+        If the file is missing, truncated, damaged or holds other objects than tensors and plain values.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            damaged = archive.testzip()
+        if damaged is not None:
+            raise zipfile.BadZipFile(f"checksum of {damaged} differs")
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such checkpoint") from None
+    except (RuntimeError, OSError, EOFError, pickle.UnpicklingError, zipfile.BadZipFile, KeyError, ValueError) as error:
+        raise UserError(f"{path}: not a whole checkpoint ({_first_line(error)}); delete it and start again") from error
+
+
+def path_of(work: Path, iteration: int) -> Path:
+    """File of the checkpoint after ``iteration`` iterations."""
+    return work / f"iter_{iteration}.pth"
+
+
+def checkpoints(work: Path) -> list[Path]:
+    """Checkpoints in a work directory, newest (most iterations) first."""
+    found = [(int(match[1]), path) for path in work.glob("iter_*.pth") if (match := _NAME.fullmatch(path.name))]
+    return [path for _, path in sorted(found, reverse=True)]
+
+
+def load_newest(work: Path) -> dict[str, Any] | None:
+    """Read the newest whole checkpoint, None without one; a broken one is named in a warning and passed over."""
+    for path in checkpoints(work):
+        try:
+            return load(path)
+        except UserError as error:
+            warn(f"{error}; using the checkpoint before it")
+    return None
+
+
+def prune(work: Path, kept: int = KEPT) -> None:
+    """Delete all but the ``kept`` newest checkpoints."""
+    for path in checkpoints(work)[kept:]:
+        path.unlink(missing_ok=True)
+
+
+def sha256(path: Path) -> str:
+    """SHA-256 of a file, 64 hex digits."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else _digest(stream)
+
+
+def _digest(stream: Any) -> str:
+    digest = hashlib.sha256()
+    for block in iter(lambda: stream.read(1 << 20), b""):
+        digest.update(block)
+    return digest.hexdigest()
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error) or type(error).__name__).strip().splitlines()[0]

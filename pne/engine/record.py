@@ -1,0 +1,208 @@
+"""What a training says about itself: scalars of every iteration, kept on the device and read at intervals."""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pne.engine.processes import Processes
+from pne.files import write_text
+from pne.results import ContrastSummary
+
+LAST_SHARE = 10  # the last tenth of the iterations is averaged for the result
+HEALTHY = 0.9
+
+
+class DivergenceError(RuntimeError):
+    """A loss is NaN or infinite: training on would waste time."""
+
+
+class Record:
+    """Collect the scalars of a training without waiting for the device each iteration.
+
+    `note` keeps detached tensors; `read` fetches all of them at once, checks that they are finite and adds them up.
+
+    Parameters
+    ----------
+    iterations : int
+        Length of the training.
+    contrast_start : int or None
+        First iteration (counted from 0) with a contrastive term; None without one.
+    processes : Processes
+        Scalars are averaged over them.
+    """
+
+    def __init__(self, iterations: int, contrast_start: int | None, processes: Processes) -> None:
+        self.iterations = iterations
+        self.contrast_start = contrast_start
+        self.processes = processes
+        self._names: list[str] = []
+        self._unread: list[Tensor] = []
+        self._first_unread = 0
+        self._window: dict[str, Any] = {"count": 0, "sums": {}, "time": 0.0}
+        self._tail: dict[str, Any] = {"count": 0, "sums": {}}
+        self._contrast = {"iterations": 0, "active": 0}
+        self._times: list[float] = []
+        self._ages: list[int] = []
+
+    @property
+    def first_health_iteration(self) -> int:
+        """First iteration (from 0) of the health summary: after the start of the term and a tenth as warm-up."""
+        return max(self.contrast_start or 0, self.iterations // LAST_SHARE)
+
+    @property
+    def times(self) -> list[float]:
+        """Seconds of every iteration so far."""
+        return self._times
+
+    @property
+    def ages(self) -> list[int]:
+        """Number of iterations that the process had done before each of `times`."""
+        return self._ages
+
+    def note(self, iteration: int, scalars: Mapping[str, Tensor]) -> None:
+        """Keep the scalars of one iteration (counted from 0); nothing is read yet."""
+        scalars = {short_name(name): value for name, value in scalars.items()}
+        if not self._unread:
+            self._first_unread = iteration
+            self._names = list(scalars)
+        elif list(scalars) != self._names:
+            raise RuntimeError(f"iteration {iteration + 1}: logged {list(scalars)}, before {self._names}")
+        self._unread.append(torch.stack([value.detach().to(torch.float64).reshape(()) for value in scalars.values()]))
+
+    def read(self, times: list[float], first_age: int) -> None:
+        """Fetch the noted scalars and add them to the sums.
+
+        Parameters
+        ----------
+        times : list of float
+            Seconds of the same iterations.
+        first_age : int
+            Number of iterations that this process had done before the first of them.
+
+        Raises
+        ------
+        DivergenceError
+            If a loss is NaN or infinite, with the first such iteration and all loss terms of it.
+        """
+        if not self._unread:
+            return
+        rows = self.processes.mean(torch.stack(self._unread).cpu()).tolist()
+        self._unread = []
+        for offset, row in enumerate(rows):
+            iteration, values = self._first_unread + offset, dict(zip(self._names, row, strict=True))
+            self._check_finite(iteration, values)
+            self._add(iteration, values)
+        self._times += times
+        self._ages += range(first_age, first_age + len(times))
+        self._window["time"] += sum(times)
+
+    def _check_finite(self, iteration: int, values: dict[str, float]) -> None:
+        losses = {name: value for name, value in values.items() if "loss" in name}
+        if not all(map(math.isfinite, losses.values())):
+            terms = ", ".join(f"{name} = {value:.6g}" for name, value in losses.items())
+            raise DivergenceError(
+                f"iteration {iteration + 1}: the loss is not finite: {terms}; lower the learning rate"
+            )
+
+    def _add(self, iteration: int, values: dict[str, float]) -> None:
+        sums = [self._window]
+        if iteration >= self.iterations - max(1, self.iterations // LAST_SHARE):
+            sums.append(self._tail)
+        for target in sums:
+            target["count"] += 1
+            for name, value in values.items():
+                target["sums"][name] = target["sums"].get(name, 0.0) + value
+        if self.contrast_start is not None and iteration >= self.first_health_iteration:
+            self._contrast["iterations"] += 1
+            self._contrast["active"] += int(values["loss_contrast"] > 0 and values["contrast_anchors"] > 0)
+
+    def take_window(self) -> dict[str, float]:
+        """Return the means since the last call, ``time_s`` among them, and start a new window."""
+        window, self._window = self._window, {"count": 0, "sums": {}, "time": 0.0}
+        count = max(window["count"], 1)
+        return {name: value / count for name, value in (window["sums"] | {"time_s": window["time"]}).items()}
+
+    def final_losses(self) -> dict[str, float]:
+        """Mean of each loss over the last tenth of the iterations."""
+        return {name: value for name, value in self._final().items() if "loss" in name}
+
+    def contrast_summary(self) -> ContrastSummary | None:
+        """Say how often the contrastive term was at work, and its statistics in the end; None without one."""
+        if self.contrast_start is None:
+            return None
+        total, final = self._contrast["iterations"], self._final()
+        active = self._contrast["active"] / total if total else 0.0
+        return ContrastSummary(
+            iterations=total,
+            active_fraction=active,
+            healthy=active >= HEALTHY,
+            final_statistics={
+                name.removeprefix("contrast_"): value
+                for name, value in final.items()
+                if name == "loss_contrast" or name.startswith("contrast_")
+            },
+        )
+
+    def _final(self) -> dict[str, float]:
+        return {name: value / self._tail["count"] for name, value in self._tail["sums"].items()}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything read so far, as tensors and plain values."""
+        return {
+            "window": self._window,
+            "tail": self._tail,
+            "contrast": self._contrast,
+            "times": torch.tensor(self._times, dtype=torch.float64),
+            "ages": torch.tensor(self._ages, dtype=torch.int64),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what `state_dict` returned."""
+        self._window, self._tail, self._contrast = state["window"], state["tail"], state["contrast"]
+        self._times, self._ages = state["times"].tolist(), state["ages"].tolist()
+
+
+def short_name(name: str) -> str:
+    """Drop the head's prefix from the names of the contrast branch.
+
+    >>> short_name("decode.loss_contrast"), short_name("decode_1.contrast_anchors"), short_name("decode.loss_ce")
+    ('loss_contrast', 'contrast_anchors', 'decode.loss_ce')
+    """
+    last = name.rsplit(".", 1)[-1]
+    return last if last == "loss_contrast" or last.startswith("contrast_") else name
+
+
+class History:
+    """``history.jsonl``: one line per log interval, for the figures.
+
+    Keys: ``iter`` (iterations done), ``lr``, ``time_s``, and the means of every scalar over the interval.
+    """
+
+    def __init__(self, path: Path, enabled: bool = True) -> None:
+        self.path = path
+        self.enabled = enabled
+
+    def rewind(self, iteration: int) -> None:
+        """Drop the lines after ``iteration``, which a resumed run writes again, and a torn last line."""
+        if not self.enabled:
+            return
+        kept = []
+        if self.path.is_file() and iteration:
+            for line in self.path.read_text(encoding="utf-8").splitlines():
+                try:
+                    if json.loads(line)["iter"] <= iteration:
+                        kept.append(line)
+                except (ValueError, KeyError):
+                    break
+        write_text(self.path, "".join(f"{line}\n" for line in kept))
+
+    def append(self, line: Mapping[str, float]) -> None:
+        """Add one line."""
+        if self.enabled:
+            with self.path.open("a", encoding="utf-8") as stream:
+                stream.write(json.dumps(line) + "\n")

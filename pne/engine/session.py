@@ -1,0 +1,254 @@
+"""Train one run from its spec to its published results."""
+
+import shutil
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from mmengine.config import Config
+
+from pne.datasets.doctor import fingerprint
+from pne.engine import checkpoint, publication
+from pne.engine.clock import StepClock, peak_memory_mib, reset_peak_memory, typical_time
+from pne.engine.console import duration, say
+from pne.engine.data import train_loader
+from pne.engine.hooks import CheckpointHook, RecordHook
+from pne.engine.interruption import Interrupted, StopRequest
+from pne.engine.lock import held
+from pne.engine.preparation import micro_batches, per_process_batch, prepare
+from pne.engine.processes import Processes
+from pne.engine.progress import Progress
+from pne.engine.provenance import describe, utc_now
+from pne.engine.randomness import deterministic_on_cpu
+from pne.engine.record import History, Record
+from pne.engine.registration import register
+from pne.engine.runner import TrainingRunner, make_runner
+from pne.engine.scoring import evaluate, result_of, write_evaluation
+from pne.engine.state import TrainingState, is_from_this_code
+from pne.engine.weights import build_plain, inference_parameters, load_final, save_final
+from pne.errors import UserError
+from pne.results import TrainResult, write_result
+from pne.spec import Run, read_config, read_spec
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the command line adds to a spec.
+
+    Attributes
+    ----------
+    retrain : bool
+        Train a finished run again; its results stay until the new ones are complete.
+    micro_batch : int or None
+        Most images per forward pass and process; gradients of an iteration are accumulated.
+    """
+
+    retrain: bool = False
+    micro_batch: int | None = None
+
+
+def open_spec(path: Path) -> tuple[Run, Config]:
+    """Read a spec and its config, which must lie in the results folder that the spec names.
+
+    Raises
+    ------
+    UserError
+        If they cannot be read or lie elsewhere.
+    """
+    run, config = read_spec(path), read_config(path)
+    if path.parent.resolve() != run.directory.resolve():
+        raise UserError(
+            f"{path}: the spec says its results go to {run.directory.resolve()}; run the command from the folder that "
+            "the workflow runs in, or write the spec anew"
+        )
+    return run, config
+
+
+def train_spec(path: Path, settings: Settings, processes: Processes, request: StopRequest) -> None:
+    """Train the run of a spec unless it is finished; resume from its work directory.
+
+    Parameters
+    ----------
+    path : Path
+        ``spec.yaml`` with ``config.py`` beside it.
+    settings : Settings
+        From the command line.
+    processes : Processes
+        This process among those that train together.
+    request : StopRequest
+        A signal makes the run stop at its next iteration with a checkpoint.
+
+    Raises
+    ------
+    UserError
+        If something the user can mend is in the way.
+    DivergenceError
+        If the loss is not finite.
+    Interrupted
+        If a signal came; a checkpoint is written.
+    """
+    run, config = open_spec(path)
+    if processes.broadcast(publication.is_finished(run)) and not settings.retrain:
+        if processes.is_first:
+            say(f"{run.run}: finished already")
+        return
+    with held(run.work_directory) if processes.is_first else nullcontext():
+        processes.wait()
+        Session(run, config, settings, processes, request).carry_out()
+
+
+class Session:
+    """One training, from the data check to the published results."""
+
+    def __init__(
+        self, run: Run, config: Config, settings: Settings, processes: Processes, request: StopRequest
+    ) -> None:
+        self.run, self.settings, self.processes, self.request = run, settings, processes, request
+        self.work = run.work_directory / "retrain" if settings.retrain else run.work_directory
+        self.stage = publication.staging(self.work)
+        self.per_process = per_process_batch(run.batch_size, processes.world_size)
+        self.parts = micro_batches(self.per_process, settings.micro_batch)
+        register(config)
+        self.config = prepare(
+            config.to_dict(),
+            seed=run.seed,
+            iterations=run.iterations,
+            precision=run.precision,
+            per_process=self.per_process,
+            parts=self.parts,
+            workers=run.runtime.workers,
+        )
+        self.progress = Progress(self.work / "progress.json", run.run, run.iterations, enabled=processes.is_first)
+
+    def carry_out(self) -> None:
+        """Train, evaluate, publish; progress says how it ends."""
+        try:
+            if not self.processes.broadcast(publication.is_complete(self.stage)):
+                self.work_until_complete()
+            if self.processes.is_first:
+                publication.publish(self.run, self.stage)
+                publication.discard_work(self.work)
+                self.progress.update("finished", iteration=self.run.iterations)
+                if self.settings.retrain:
+                    publication.move(self.progress.path, self.run.work_directory / "progress.json")
+                    shutil.rmtree(self.work, ignore_errors=True)
+            self.processes.wait()
+        except Interrupted:
+            self.progress.update("interrupted")
+            raise
+        except torch.OutOfMemoryError as error:
+            advice = f"out of memory with {self.per_process // self.parts} images per forward pass; use --micro-batch or more GPUs"
+            failure = RuntimeError(f"{advice} ({str(error).splitlines()[0]})")
+            self.progress.fail(failure)
+            raise failure from error
+        except BaseException as error:
+            self.progress.fail(error)
+            raise
+
+    def work_until_complete(self) -> None:
+        """Train and evaluate, and leave every result file in the staging folder."""
+        run, processes = self.run, self.processes
+        torch.set_num_threads(run.runtime.threads)
+        self.fingerprint = processes.broadcast(
+            fingerprint(run.layout, run.data_directory) if processes.is_first else ""
+        )
+        start = None if run.contrast is None else int(run.contrast.get("start") or 0)
+        record = Record(run.iterations, start, processes)
+        state = TrainingState(run, self.work, processes, record)
+        content = state.newest()
+        if self.settings.retrain and content is not None and not is_from_this_code(content):
+            content = None
+        if content is None and processes.is_first:
+            publication.discard_work(self.work)
+            say(f"{run.run}: {run.iterations} iterations, batch {run.batch_size}, {processes.world_size} process(es)")
+        reset_peak_memory(processes.device)
+        with deterministic_on_cpu(processes.device):
+            runner = self.train(state, content)
+        result = self.train_result(runner, state)
+        self.evaluate_all(result)
+        if processes.is_first:
+            shutil.copyfile(self.work / publication.HISTORY, self.stage / publication.HISTORY)
+            write_result(self.stage / publication.TRAIN, result)
+        processes.wait()
+
+    def train(self, state: TrainingState, content: dict[str, Any] | None) -> TrainingRunner:
+        """Run the training loop to its end."""
+        run, processes = self.run, self.processes
+        history = History(self.work / publication.HISTORY, enabled=processes.is_first)
+        recorder = RecordHook(
+            state.record, history, self.progress, StepClock(processes.device), run.runtime.log_interval
+        )
+        saver = CheckpointHook(state.save, run.runtime.checkpoint_interval, self.request, recorder)
+        loader = train_loader(self.config["train_dataloader"], run.seed, processes)
+        runner = make_runner(
+            self.config,
+            processes,
+            self.work,
+            [recorder, saver],
+            loader,
+            run.run,
+            resume_state=lambda runner: state.start(runner, content),
+        )
+        runner.train()
+        return runner
+
+    def train_result(self, runner: TrainingRunner, state: TrainingState) -> TrainResult:
+        """Write the final weights aside and describe the training."""
+        run, processes, record = self.run, self.processes, state.record
+        weights = self.stage / publication.FINAL
+        if processes.is_first:
+            save_final(weights, runner.plain_model, run.run, run.iterations)
+        processes.wait()
+        memory, kind = peak_memory_mib(processes.device)
+        memory = max(memory, state.peak_memory_mib)
+        return TrainResult(
+            run=run.run,
+            iterations=run.iterations,
+            time_s=typical_time(record.times, record.ages),
+            peak_memory_mib=max(processes.gather(memory)),
+            memory_kind=kind,
+            resumes=state.resumes,
+            losses=record.final_losses(),
+            contrast=record.contrast_summary(),
+            parameters=inference_parameters(runner.plain_model),
+            weights_sha256=checkpoint.sha256(weights),
+            provenance=describe(
+                device=processes.device,
+                world_size=processes.world_size,
+                micro_batch=self.per_process // self.parts,
+                dataset_fingerprint=self.fingerprint,
+                seed=run.seed,
+                started=state.started,
+            ),
+        )
+
+    def evaluate_all(self, result: TrainResult) -> None:
+        """Score the final weights: single-scale, and all that tables ask for where weights are not kept."""
+        run, processes = self.run, self.processes
+        names = ["single_scale"]
+        if not run.runtime.save_work:
+            names += [name for name in run.evaluations if name not in names]
+        model = build_plain(self.config["model"], processes.device)
+        load_final(model, self.stage / publication.FINAL)
+        if result.contrast is not None and not result.contrast.healthy and processes.is_first:
+            share = result.contrast.active_fraction
+            say(
+                f"{run.run}: the contrastive term was at work in only {share:.0%} of the iterations; its result says so"
+            )
+        for name in names:
+            self.progress.update("evaluating", iteration=run.iterations)
+            score = evaluate(model, self.config, name, processes, between=self.request.check)
+            scored = result_of(
+                score,
+                run=run.run,
+                evaluation=name,
+                weights_sha256=result.weights_sha256,
+                provenance=result.provenance.model_copy(update={"ended": utc_now()}),
+            )
+            if processes.is_first:
+                write_evaluation(self.stage, score, scored)
+                say(
+                    f"{run.run}: {name}: mIoU {scored.miou:.2f} % on {scored.images} images in {duration(score.time_s)}"
+                )

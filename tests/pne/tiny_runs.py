@@ -1,0 +1,223 @@
+"""Small real runs: generated street-like images, a tiny segmentor, a spec and config on disk."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from pne.canonical import canonical, digest
+from pne.spec import Run, write_spec
+
+CLASSES = 11
+SIZE = (32, 48)
+PNE = {"type": "PNELoss"}
+
+
+def draw_images(root: Path, train: int = 8, test: int = 4, size: tuple[int, int] = (40, 60), seed: int = 0) -> Path:
+    """Write images whose classes can be told by colour, in bands and blocks, with some ignored pixels."""
+    random = np.random.default_rng(seed)
+    colours = random.integers(0, 256, (CLASSES, 3))
+    for split, count in (("train", train), ("test", test)):
+        for folder in ("img_dir", "ann_dir"):
+            (root / folder / split).mkdir(parents=True, exist_ok=True)
+        for index in range(count):
+            coarse = random.integers(0, CLASSES, (4, 5))
+            labels = np.kron(coarse, np.ones((size[0] // 4, size[1] // 5))).astype(np.uint8)
+            image = colours[labels] + random.normal(0, 40, (*labels.shape, 3))
+            labels[:2] = 255
+            Image.fromarray(image.clip(0, 255).astype(np.uint8)).save(
+                root / f"img_dir/{split}/{index:03d}.jpg", quality=95
+            )
+            Image.fromarray(labels).save(root / f"ann_dir/{split}/{index:03d}.png")
+    return root
+
+
+def plain_head() -> dict[str, Any]:
+    return {
+        "type": "FCNHead",
+        "in_channels": 64,
+        "in_index": 3,
+        "channels": 16,
+        "num_convs": 1,
+        "concat_input": False,
+        "dropout_ratio": 0.1,
+        "num_classes": CLASSES,
+        "norm_cfg": {"type": "BN"},
+        "align_corners": False,
+        "loss_decode": {"type": "CrossEntropyLoss", "use_sigmoid": False, "loss_weight": 1.0},
+    }
+
+
+def model_config(contrast: dict[str, Any] | None) -> dict[str, Any]:
+    head = plain_head()
+    if contrast is not None:
+        head = {**head, "type": "ContrastHead", "base": "FCNHead", "contrast": {"type": "ContrastBranch", **contrast}}
+    return {
+        "type": "EncoderDecoder",
+        "data_preprocessor": {
+            "type": "SegDataPreProcessor",
+            "mean": [123.675, 116.28, 103.53],
+            "std": [58.395, 57.12, 57.375],
+            "bgr_to_rgb": True,
+            "pad_val": 0,
+            "seg_pad_val": 255,
+            "size": SIZE,
+        },
+        "backbone": {
+            "type": "ResNetV1c",
+            "depth": 18,
+            "base_channels": 8,
+            "stem_channels": 8,
+            "strides": (1, 2, 1, 1),
+            "dilations": (1, 1, 2, 4),
+            "norm_cfg": {"type": "BN"},
+            "contract_dilation": True,
+        },
+        "decode_head": head,
+        "train_cfg": {},
+        "test_cfg": {"mode": "whole"},
+    }
+
+
+def run_config(
+    data: Path, *, iterations: int, seed: int = 0, contrast: dict[str, Any] | None = None, batch_size: int = 2
+) -> dict[str, Any]:
+    load = [{"type": "LoadImageFromFile"}, {"type": "LoadAnnotations"}]
+    augment = [
+        {"type": "RandomResize", "scale": (60, 40), "ratio_range": (0.8, 1.5), "keep_ratio": True},
+        {"type": "RandomCrop", "crop_size": SIZE, "cat_max_ratio": 0.75},
+        {"type": "RandomFlip", "prob": 0.5},
+        {"type": "PhotoMetricDistortion"},
+    ]
+    pack = [{"type": "PackSegInputs"}]
+
+    def dataset(split: str, pipeline: list[dict]) -> dict[str, Any]:
+        return {
+            "type": "CamVidDataset",
+            "data_root": str(data),
+            "data_prefix": {"img_path": f"img_dir/{split}", "seg_map_path": f"ann_dir/{split}"},
+            "pipeline": pipeline,
+            "cache_data": True,
+        }
+
+    evaluation = {
+        "batch_size": 1,
+        "num_workers": 0,
+        "persistent_workers": False,
+        "sampler": {"type": "DefaultSampler", "shuffle": False},
+        "dataset": dataset("test", load + pack),
+    }
+    return {
+        "custom_imports": {"imports": ["pne.heads", "pne.datasets"], "allow_failed_imports": False},
+        "default_scope": "mmseg",
+        "env_cfg": {"cudnn_benchmark": True, "mp_cfg": {"mp_start_method": "fork", "opencv_num_threads": 0}},
+        "model": model_config(contrast),
+        "train_dataloader": {
+            "batch_size": batch_size,
+            "num_workers": 0,
+            "persistent_workers": False,
+            "sampler": {"type": "PositionedInfiniteSampler", "shuffle": True, "seed": seed},
+            "dataset": {"type": "PositionSeeded", "dataset": dataset("train", load + augment + pack)},
+        },
+        "test_dataloader": evaluation,
+        "train_cfg": {"type": "IterBasedTrainLoop", "max_iters": iterations, "val_interval": iterations},
+        "optim_wrapper": {
+            "type": "OptimWrapper",
+            "optimizer": {"type": "SGD", "lr": 0.02, "momentum": 0.9, "weight_decay": 0.0005},
+        },
+        "param_scheduler": [
+            {"type": "PolyLR", "eta_min": 1e-4, "power": 0.9, "begin": 0, "end": iterations, "by_epoch": False}
+        ],
+        "randomness": {"seed": seed},
+    }
+
+
+def write_run(
+    folder: Path,
+    data: Path,
+    name: str = "tiny",
+    *,
+    iterations: int = 6,
+    seed: int = 0,
+    contrast: dict[str, Any] | None = None,
+    batch_size: int = 2,
+    precision: str = "fp32",
+    change: dict[str, Any] | None = None,
+    evaluations: tuple[str, ...] = ("single_scale",),
+    **runtime: Any,
+) -> Path:
+    """Write spec and config of a run below ``folder``; returns the path of the spec.
+
+    ``change`` holds config keys with dots and their values; other keywords are those of the spec's runtime.
+    """
+    config = run_config(data, iterations=iterations, seed=seed, contrast=contrast, batch_size=batch_size)
+    for key, value in (change or {}).items():
+        *parents, last = key.split(".")
+        place = config
+        for parent in parents:
+            place = place[parent]
+        place[last] = value
+    about = None
+    if contrast is not None:
+        loss = dict(contrast["loss"])
+        about = {"loss": loss.pop("type"), "options": loss, "start": contrast.get("start", 0)}
+    settings = {
+        "data_root": str(data.parent),
+        "results": str(folder / "results"),
+        "device": "cpu",
+        "workers": 0,
+        "checkpoint_interval": 2,
+        "log_interval": 2,
+        **runtime,
+    }
+    run = Run(
+        run=name,
+        track="test",
+        dataset="cityscapes",
+        dataset_title="generated",
+        layout="camvid",
+        folder=data.name,
+        model="tiny",
+        schedule="tiny",
+        contrast=about,
+        seed=seed,
+        precision=precision,
+        iterations=iterations,
+        batch_size=batch_size,
+        config_sha256=digest(canonical(config)),
+        evaluations=list(evaluations),
+        runtime=settings,
+    )
+    return write_spec(run, config)
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+
+
+def train_command(*arguments: Any) -> list[str]:
+    return [sys.executable, "-m", "pne.train", *map(str, arguments)]
+
+
+def run_training(*arguments: Any) -> subprocess.CompletedProcess:
+    return subprocess.run(train_command(*arguments), capture_output=True, text=True, timeout=240, env=environment())
+
+
+def signalled_at(work: Path, signum: signal.Signals, iteration: int, *arguments: Any) -> subprocess.CompletedProcess:
+    """Start a training and send it a signal as soon as its checkpoint of ``iteration`` is there."""
+    process = subprocess.Popen(
+        train_command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+    )
+    while not (work / f"iter_{iteration}.pth").exists():
+        if process.poll() is not None:
+            raise AssertionError(f"ended before iteration {iteration}: {process.communicate()}")
+        time.sleep(0.005)
+    process.send_signal(signum)
+    out, err = process.communicate(timeout=120)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
