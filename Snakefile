@@ -1,0 +1,69 @@
+"""Train the runs of a track and build its tables, figures and claims.
+
+snakemake                                        tables of the quick track
+snakemake table_cityscapes --config track=paper data_root=/data
+snakemake -n tables --config track=paper         what would run
+
+Targets come before --config, which takes every word after it. Keys of --config: workflows/configuration.py.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from snakemake.exceptions import WorkflowError
+from snakemake.utils import min_version
+
+min_version("9.11")
+sys.path.insert(0, workflow.basedir)
+# Every job, on this machine or on a cluster, calls the interpreter that runs the workflow.
+os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+
+from pne.errors import UserError
+from pne.resolve import load_track
+from workflows.configuration import command_options, read_configuration
+
+try:
+    OPTIONS = read_configuration(config)
+    TRACK = load_track(OPTIONS.track, **OPTIONS.track_arguments)
+except UserError as error:
+    raise WorkflowError(str(error))
+
+RUNS = TRACK.runs
+# Options that make the commands resolve the same runs as this file does.
+IDENTITY = command_options(OPTIONS, "track", "data_root", "weights_dir", "seeds", "iterations")
+ENVIRONMENT = command_options(OPTIONS, "device", "gpus", "workers", "threads", "checkpoint_interval")
+
+
+wildcard_constraints:
+    track=TRACK.name,
+    run=r"[^/]+",
+    table=r"[a-z0-9_]+",
+
+
+localrules:
+    tables,
+
+
+rule tables:
+    """Every table that the track offers; what is made when no target is named."""
+    input:
+        lambda wildcards: [file for name in TABLES for file in table_files(name)],
+    message:
+        f"all tables of track {TRACK.name}"
+
+
+for rules_file in sorted(Path(workflow.basedir, "workflows", "rules").glob("*.smk")):
+
+    include: rules_file
+
+
+onsuccess:
+    print_results()
+
+
+onerror:
+    # What could be measured is printed, with a dash for each failed run; the workflow still ends with an error.
+    render_partial_tables()
+    print_results()
+    print(f"What failed, and why: python -m analysis.status {IDENTITY}", file=sys.stderr)

@@ -1,0 +1,67 @@
+"""Data sets: drawn where they are synthetic, examined where they are real."""
+
+DATA_ROOT = Path(OPTIONS.data_root or TRACK.declaration.data_root)
+DATASETS = TRACK.declaration.datasets
+SYNTHETIC = "street_"
+
+
+localrules:
+    data,
+
+
+def data_of(run):
+    """File that says that a run's data set is there."""
+    return dataset_file(run.dataset)
+
+
+def dataset_file(name):
+    dataset = DATASETS[name]
+    if dataset.layout.startswith(SYNTHETIC):
+        return str(DATA_ROOT / dataset.folder / "meta.json")
+    return f"results/{TRACK.name}/data/{name}.json"
+
+
+rule data:
+    """Every data set of the track."""
+    input:
+        [dataset_file(name) for name in DATASETS],
+    message:
+        f"all data sets of track {TRACK.name}"
+
+
+for name, dataset in DATASETS.items():
+    if dataset.layout.startswith(SYNTHETIC):
+
+        rule:
+            name:
+                f"draw_{name}"
+            output:
+                dataset_file(name),
+            log:
+                f"results/{TRACK.name}/data/{name}.log",
+            localrule: True
+            params:
+                variant=dataset.layout,
+                folder=DATA_ROOT / dataset.folder,
+            message:
+                f"draw the data set {dataset.title}"
+            shell:
+                "python -m pne.datasets.synthetic_street --variant {params.variant} --out {params.folder:q} > {log:q} 2>&1"
+
+    else:
+
+        rule:
+            name:
+                f"examine_{name}"
+            output:
+                dataset_file(name),
+            log:
+                f"results/{TRACK.name}/data/{name}.log",
+            params:
+                layout=dataset.layout,
+                folder=DATA_ROOT / dataset.folder,
+            message:
+                f"examine the data set {dataset.title}"
+            shell:
+                "python -m pne.datasets.doctor --dataset {params.layout} --data-root {params.folder:q} --report {output:q}"
+                " > {log:q} 2>&1"

@@ -1,0 +1,120 @@
+"""Tables, claims and the paper's own tables: made from result files, never a reason to train."""
+
+FORMATS = ("tex", "csv", "md")
+TABLES = [name for name, table in TRACK.tables.items() if table.available]
+# Tables that the jobs of this call lead to; filled while Snakemake collects the inputs of rule `table`.
+REQUESTED = set()
+
+
+localrules:
+    table,
+    published,
+    published_table,
+    claims,
+
+
+def table_files(name, track=TRACK.name):
+    return [f"results/{track}/tables/{name}.{suffix}" for suffix in FORMATS]
+
+
+def results_of_table(wildcards):
+    REQUESTED.add(wildcards.table)
+    return results_of(runs_of(TRACK.tables[wildcards.table]))
+
+
+def render_partial_tables():
+    """Print the requested tables from what there is."""
+    for name in sorted(REQUESTED):
+        shell(f"python -m analysis.tables {IDENTITY} --table {name}")
+
+
+def print_results():
+    folder = Path("results", TRACK.name)
+    for kind in ("tables", "figures", "claims"):
+        files = sorted(path for path in (folder / kind).glob("*") if path.suffix in (".md", ".pdf"))
+        if files:
+            print(f"{folder / kind}: {', '.join(path.name for path in files)}", file=sys.stderr)
+
+
+rule table:
+    """Print one table: published and measured side by side."""
+    input:
+        results=results_of_table,
+        retrained=lambda wildcards: retrained(runs_of(TRACK.tables[wildcards.table])),
+        declarations=["experiments/tables/{table}.yaml", f"experiments/tracks/{TRACK.name}.yaml"],
+        scripts=ANALYSIS,
+    output:
+        [ensure(file, non_empty=True) for file in table_files("{table}", "{track}")],
+    log:
+        "results/{track}/tables/{table}.log",
+    params:
+        options=IDENTITY,
+    message:
+        "print table {wildcards.table}"
+    shell:
+        "python -m analysis.tables {params.options} --table {wildcards.table} > {log:q} 2>&1"
+
+
+rule published:
+    """The tables of the paper from its published numbers alone."""
+    input:
+        [table_files(name, "published") for name, table in TRACK.tables.items() if table.declaration.paper],
+    message:
+        "all tables as published"
+
+
+rule published_table:
+    """Print one table as the paper prints it."""
+    input:
+        declaration="experiments/tables/{table}.yaml",
+        scripts=ANALYSIS,
+    output:
+        [ensure(file, non_empty=True) for file in table_files("{table}", "published")],
+    log:
+        "results/published/tables/{table}.log",
+    message:
+        "print table {wildcards.table} as published"
+    shell:
+        "python -m analysis.tables --published --table {wildcards.table} > {log:q} 2>&1"
+
+
+rule claims:
+    """Hold the paper's claims against the measured runs."""
+    input:
+        results=results_of(RUNS),
+        retrained=retrained(RUNS),
+        declarations="experiments/claims.yaml",
+        scripts=ANALYSIS,
+    output:
+        [ensure(f"results/{TRACK.name}/claims/claims.{suffix}", non_empty=True) for suffix in ("md", "csv", "json")],
+    log:
+        f"results/{TRACK.name}/claims/claims.log",
+    params:
+        options=IDENTITY,
+    message:
+        "examine the claims of the paper"
+    shell:
+        "python -m analysis.claims {params.options} > {log:q} 2>&1"
+
+
+def refuse(table):
+    """Return an input function that says why a track has no such table, once somebody asks for it."""
+
+    def raise_reason(wildcards):
+        raise WorkflowError(
+            f"track {TRACK.name} does not offer table {table.key}: {table.reason}; it offers {', '.join(TABLES)}"
+        )
+
+    return raise_reason
+
+
+for name, table in TRACK.tables.items():
+
+    rule:
+        name:
+            f"table_{name}"
+        input:
+            table_files(name) if table.available else refuse(table),
+        localrule: True
+        message:
+            f"table {name} of track {TRACK.name}"
