@@ -11,6 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 Key = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]*$", description="Lower case letters, digits, underscores.")]
 EvaluationName = Literal["single_scale", "multi_scale_flip"]
 Precision = Literal["fp32", "bf16"]
+SettingName = Literal["iterations", "learning_rate", "batch_size", "weight_decay"]
+METRICS = ("miou", "time_s", "weight_std")  # and iou:<class>
+BRANCH_KEYS = ("use", "weight", "start", "projection")
 
 
 class _Strict(BaseModel):
@@ -62,6 +65,18 @@ class Column(_Strict):
     delta: bool = Field(default=False, description="Print the difference to the row's baseline.")
     bold: bool = Field(default=False, description="Print the best measured value of a group in bold.")
 
+    @model_validator(mode="after")
+    def _names_a_metric(self) -> "Column":
+        known = self.metric is None or self.metric in METRICS or self.metric.startswith("iou:")
+        if not known or (self.kind == "metric") != (self.metric is not None):
+            raise ValueError(
+                f"columns of kind metric, and no others, name a metric ({', '.join(METRICS)} or iou:<class>); "
+                f"this one has kind {self.kind} and metric {self.metric!r}"
+            )
+        if self.evaluation is not None and self.kind != "metric":
+            raise ValueError(f"only columns of kind metric have an evaluation, this one has kind {self.kind}")
+        return self
+
 
 class Paper(_Strict):
     """Where the table stands in the paper."""
@@ -75,8 +90,8 @@ class Row(_Strict):
     """One line (layout rows) or one column of a sweep (layout sweep) of a table."""
 
     label: str
-    cite: str | None = None
-    group: Key = "all"
+    cite: str | None = Field(default=None, description="Citation key in the paper's source.")
+    group: Key = Field(default="all", description="Measured bold is best of a group; a sweep stacks one block a group.")
     baseline: Key | None = Field(default=None, description="Row that deltas are taken against.")
     dataset: Key | None = None
     model: Key | None = None
@@ -92,7 +107,12 @@ class Row(_Strict):
     trained: bool | None = Field(
         default=None, description="Whether the row is a run. Default: yes, unless every published cell is quoted."
     )
-    dagger: bool = False
+    dagger: bool = Field(default=False, description="The paper marks the row: result posted by mmsegmentation.")
+    rule_above: bool = Field(default=False, description="Print a horizontal rule above the row.")
+    reads: SettingName | None = Field(
+        default=None,
+        description="Of settings tables: the value of the resolved configs that stands beside the printed.",
+    )
     settings: dict[str, str | bool | float] = Field(
         default_factory=dict, description="Cells of setting columns, by column key."
     )
@@ -104,6 +124,8 @@ class Row(_Strict):
         """Whether the row points at runs."""
         if self.trained is not None:
             return self.trained
+        if self.reads is not None:
+            return False
         cells = [cell for cell in self.published.values() if cell.kind != "not-reported"]
         return not cells or any(cell.kind != "quoted" for cell in cells)
 
@@ -128,16 +150,41 @@ class Table(_Strict):
     rows: dict[Key, Row] = Field(min_length=1)
     note: str | None = None
 
+    @property
+    def number(self) -> int | None:
+        """Printed number of the paper's table, None for an own ablation."""
+        return self.paper.number if self.paper else None
+
     @model_validator(mode="after")
-    def _rows_point_at_each_other(self) -> "Table":
+    def _rows_fit_the_table(self) -> "Table":
+        problems = []
         for key, row in self.rows.items():
             if row.baseline is not None and row.baseline not in self.rows:
-                raise ValueError(f"rows.{key}.baseline: no row {row.baseline!r}; rows: {', '.join(self.rows)}")
+                problems.append(f"rows.{key}.baseline: no row {row.baseline!r}; rows: {', '.join(self.rows)}")
             for kind, cells in (("settings", row.settings), ("published", row.published)):
                 for column in cells:
                     if column not in self.columns:
-                        raise ValueError(f"rows.{key}.{kind}: no column {column!r}; columns: {', '.join(self.columns)}")
+                        problems.append(f"rows.{key}.{kind}: no column {column!r}; columns: {', '.join(self.columns)}")
+            if self.layout == "sweep" and row.group not in self.groups:
+                problems.append(f"rows.{key}.group: no group {row.group!r}; groups: {', '.join(self.groups)}")
+            if (self.layout == "settings") != (row.reads is not None):
+                problems.append(f"rows.{key}.reads: rows of settings tables, and no others, say what they read")
+        if problems:
+            raise ValueError("\n".join(problems))
         return self
+
+
+class Contrast(_Strict):
+    """``experiments/contrast/<contrast>.yaml``: a named contrastive loss with its settings."""
+
+    contrast: Key
+    description: str
+    loss: str = Field(description="Class of pne.losses: PNELoss, AsymmetricContrastLoss or PixelContrastLoss.")
+    preset: str | None = Field(default=None, description="A preset of the loss; options come on top of it.")
+    weight: float = Field(ge=0, description="Factor of the loss beside cross entropy (the paper's alpha).")
+    start: int = Field(default=0, ge=0, description="First iteration that the loss takes part in.")
+    projection: dict[str, Any] | None = Field(default=None, description="channels, hidden, norm_cfg of the projection.")
+    options: dict[str, Any] = Field(default_factory=dict, description="Options of the loss, see pne.options.")
 
 
 class TrackDataset(_Strict):
@@ -159,13 +206,22 @@ class Track(_Strict):
     datasets: dict[Key, TrackDataset]
     models: dict[Key, Key] = Field(description="The paper's model name to a file experiments/models/<name>.py.")
     schedules: dict[Key, Key] = Field(
-        description="The paper's data set name to a file experiments/schedules/<name>.py."
+        description="The paper's data set name to a file experiments/schedules/<name>.py; other names are schedules "
+        "that rows may ask for."
     )
-    tables: list[Key] = Field(description="Tables that the track offers.")
+    tables: list[Key] | None = Field(
+        default=None, description="Tables that the track offers. Absent: every table whose data sets and models it has."
+    )
+    initial_weights: Literal["random", "imagenet", "weights_dir"] = Field(
+        default="imagenet",
+        description="Of the backbone. imagenet: the files that the stock configs name, by URL or from weights_dir; "
+        "weights_dir: those if weights_dir is given, else random.",
+    )
     seeds: list[int] = Field(min_length=1)
     precision: Precision = "fp32"
     contrast: dict[Key, dict[str, Any]] = Field(
-        default_factory=dict, description="Changes to named contrasts, such as a start scaled to a short schedule."
+        default_factory=dict,
+        description="Changes to named contrasts, such as a start scaled to a short schedule; keys as in a row.",
     )
     data_root: str = "data"
     weights_dir: str | None = None
@@ -175,4 +231,11 @@ class Track(_Strict):
     gpus: int = Field(default=1, ge=1)
     checkpoint_interval: int = Field(gt=0, description="Iterations between checkpoints.")
     log_interval: int = Field(gt=0)
-    cache_data: bool = False
+    cache_data: bool = Field(default=False, description="Keep decoded images in memory (small data sets only).")
+
+    @model_validator(mode="after")
+    def _has_a_schedule_for_each_dataset(self) -> "Track":
+        missing = [name for name in self.datasets if name not in self.schedules]
+        if missing:
+            raise ValueError(f"schedules: none for {', '.join(missing)}; every data set of the track needs one")
+        return self

@@ -1,0 +1,3 @@
+"""EncNet with a dilated ResNet-50, output stride 8: the stock config, unchanged. Stands for ResNet-101 on CamVid."""
+
+stock = "encnet/encnet_r50-d8_4xb2-40k_cityscapes-512x1024.py"

@@ -1,0 +1,245 @@
+"""Composing one run's mmengine config from a model, a data set and a schedule, as plain dicts and without torch.
+
+A model file says which stock config it stands for, a data set file what is read and how, a schedule file how long and
+with which optimiser. What a model file says about the optimiser takes precedence: it is the recipe of its family.
+"""
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pne.contrasts import ResolvedContrast
+from pne.errors import UserError
+from pne.stock import copied, merged, pretrained_url, read_inherited
+
+HEADS = ("decode_head", "auxiliary_head")
+OPTIMISATION = ("optim_wrapper", "param_scheduler")
+INHERITED = {
+    "models": ("model",),
+    "datasets": ("crop_size", "train_dataloader", "val_dataloader"),
+    "schedules": (*OPTIMISATION, "train_cfg"),
+}
+
+
+class BaseConfigs:
+    """The composed configs of one folder of declarations, each made once.
+
+    Parameters
+    ----------
+    experiments : Path
+        Folder with ``models``, ``datasets`` and ``schedules``.
+    initial_weights : {'random', 'imagenet'}
+        Whether backbones start from the files that the model configs name.
+    """
+
+    def __init__(self, experiments: Path, initial_weights: str) -> None:
+        self.experiments = experiments
+        self.initial_weights = initial_weights
+        self._files: dict[tuple[str, str], dict[str, Any]] = {}
+        self._composed: dict[tuple[str, str, str], dict[str, Any]] = {}
+
+    def read(self, kind: str, name: str) -> dict[str, Any]:
+        """Read ``<kind>/<name>.py`` once."""
+        if (kind, name) not in self._files:
+            self._files[kind, name] = read_inherited(self.path(kind, name), INHERITED[kind])
+        return self._files[kind, name]
+
+    def path(self, kind: str, name: str) -> Path:
+        """Path of a config file, for messages."""
+        return self.experiments / kind / f"{name}.py"
+
+    def compose(self, dataset: str, model: str, schedule: str) -> dict[str, Any]:
+        """Compose the config of a plain training (cross entropy alone); shared, so copy before changing."""
+        key = (dataset, model, schedule)
+        if key not in self._composed:
+            self._composed[key] = self._compose(*key)
+        return self._composed[key]
+
+    def _compose(self, dataset: str, model: str, schedule: str) -> dict[str, Any]:
+        data = self._needing("datasets", dataset, ("num_classes", "crop_size", "train_dataloader", "val_dataloader"))
+        time = self._needing("schedules", schedule, ("train_dataloader", "train_cfg", *OPTIMISATION))
+        network = self._needing("models", model, ("model",))
+        for part, kind, name in ((time, "schedules", schedule), (network, "models", model)):
+            for key in (
+                ("train_cfg.max_iters", "train_dataloader.batch_size") if part is time else ("model.decode_head",)
+            ):
+                if _get(part, key) is None:
+                    raise UserError(f"{self.path(kind, name)}: {key}: missing; this key is required")
+        config = {key: copied(data[key]) for key in ("train_dataloader", "val_dataloader")}
+        config["train_dataloader"]["batch_size"] = time["train_dataloader"]["batch_size"]
+        config["train_cfg"] = {"type": "IterBasedTrainLoop", "max_iters": time["train_cfg"]["max_iters"]}
+        for key in OPTIMISATION:
+            config[key] = merged(time[key], network[key]) if key in network else copied(time[key])
+        config["model"] = _network(
+            network["model"], data["num_classes"], tuple(data["crop_size"]), self.initial_weights
+        )
+        return config
+
+    def _needing(self, kind: str, name: str, keys: tuple[str, ...]) -> dict[str, Any]:
+        config = self.read(kind, name)
+        missing = [key for key in keys if key not in config]
+        if missing:
+            raise UserError(
+                f"{self.path(kind, name)}: missing: {', '.join(missing)}; each {kind[:-1]} config names them"
+            )
+        return config
+
+
+def _network(
+    model: dict[str, Any], num_classes: int, crop_size: tuple[int, int], initial_weights: str
+) -> dict[str, Any]:
+    """Fit a model to a data set: number of classes, training size, initial weights, norm of one process."""
+    model = _plain_norm(merged(None, model))
+    for key in HEADS:
+        heads = model.get(key)
+        for head in heads if isinstance(heads, list | tuple) else [heads] if heads else []:
+            head["num_classes"] = num_classes
+    model["data_preprocessor"] = model.get("data_preprocessor", {}) | {"size": crop_size}
+    pretrained = model.pop("pretrained", None)
+    if pretrained is not None:
+        model["backbone"].setdefault("init_cfg", {"type": "Pretrained", "checkpoint": pretrained})
+    source = model["backbone"].get("init_cfg")
+    if isinstance(source, dict) and source.get("type") == "Pretrained":
+        if initial_weights == "random":
+            del model["backbone"]["init_cfg"]
+        else:
+            model["backbone"]["init_cfg"] = source | {"checkpoint": pretrained_url(source["checkpoint"])}
+    return model
+
+
+def _plain_norm(value: Any) -> Any:
+    """Write BN for SyncBN everywhere: what one process trains with. Training on several turns BN into SyncBN."""
+    if isinstance(value, dict):
+        return {key: "BN" if (key, item) == ("type", "SyncBN") else _plain_norm(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_plain_norm(item) for item in value)
+    return value
+
+
+class RunConfig:
+    """The config of one run, in the making; `plain` is what is hashed and, with an environment, written.
+
+    Parameters
+    ----------
+    base : dict
+        From `BaseConfigs.compose`.
+    changes : Mapping
+        The row's ``config:``, dotted keys allowed. They see the plain model, before the head is wrapped.
+    contrast : ResolvedContrast or None
+    seed : int
+    precision : {'fp32', 'bf16'}
+    iterations, limit : int, optional
+        For rehearsals: shorten the run (schedule and start of the contrast shrink in proportion) and use only the first
+        ``limit`` images of each split.
+    """
+
+    def __init__(
+        self,
+        base: dict[str, Any],
+        *,
+        changes: Mapping[str, Any] | None,
+        contrast: ResolvedContrast | None,
+        seed: int,
+        precision: str,
+        iterations: int | None = None,
+        limit: int | None = None,
+    ) -> None:
+        self._base, self._changes, self._contrast = base, changes or {}, contrast
+        self.seed, self.precision, self._iterations, self._limit = seed, precision, iterations, limit
+
+    @cached_property
+    def plain(self) -> dict[str, Any]:
+        """The config as plain data; data paths are still relative to the data set's folder."""
+        config = apply_changes(self._base, self._changes)
+        declared = config["train_cfg"]["max_iters"]
+        iterations = self._iterations or declared
+        config["train_cfg"] |= {"max_iters": iterations, "val_interval": iterations}
+        config["param_scheduler"] = _scaled(config["param_scheduler"], declared, iterations)
+        if self._limit is not None:
+            for loader in ("train_dataloader", "val_dataloader"):
+                config[loader]["dataset"]["indices"] = self._limit
+        _make_repeatable(config["train_dataloader"], self.seed)
+        if self._contrast is not None:
+            branch = self._contrast.branch_config(self.seed)
+            if "start" in branch:
+                branch["start"] = round(branch["start"] * iterations / declared)
+            _wrap_last_head(config["model"], branch)
+        if self.precision == "bf16":
+            config["optim_wrapper"] |= {"type": "AmpOptimWrapper", "dtype": "bfloat16"}
+        config["randomness"] = {"seed": self.seed}
+        return config | _evaluation(config["val_dataloader"])
+
+
+def _evaluation(loader: dict[str, Any]) -> dict[str, Any]:
+    metric = {"type": "IoUMetric", "iou_metrics": ["mIoU"]}
+    return {
+        "val_cfg": {"type": "ValLoop"},
+        "val_evaluator": metric,
+        "test_cfg": {"type": "TestLoop"},
+        "test_dataloader": copied(loader),
+        "test_evaluator": dict(metric),
+    }
+
+
+def _scaled(schedulers: list[dict[str, Any]], declared: int, iterations: int) -> list[dict[str, Any]]:
+    """Let schedulers without an ``end`` run to the last iteration; scale all when the run is shortened."""
+    factor = iterations / declared
+    scaled = []
+    for scheduler in schedulers:
+        begin = round(scheduler.get("begin", 0) * factor)
+        end = max(begin + 1, round(scheduler.get("end", declared) * factor))
+        scaled.append(scheduler | {"begin": begin, "end": end})
+    return scaled
+
+
+def _make_repeatable(loader: dict[str, Any], seed: int) -> None:
+    """Tie order and augmentation to the seed and the position in the stream, whatever the workers or restarts."""
+    loader["sampler"] = {"type": "PositionedInfiniteSampler", "shuffle": True, "seed": seed}
+    loader["dataset"] = {"type": "PositionSeeded", "seed": seed, "dataset": loader["dataset"]}
+
+
+def _wrap_last_head(model: dict[str, Any], branch: dict[str, Any]) -> None:
+    heads = model["decode_head"]
+    head = heads[-1] if isinstance(heads, list | tuple) else heads
+    wrapped = {**head, "type": "ContrastHead", "base": head["type"], "contrast": branch}
+    model["decode_head"] = [*heads[:-1], wrapped] if isinstance(heads, list | tuple) else wrapped
+
+
+def apply_changes(config: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of a config with dotted keys set; digits address list elements.
+
+    Raises
+    ------
+    UserError
+        If a key leads through something that is not there; names the part that is missing.
+    """
+    result = copied(config)
+    for key, value in changes.items():
+        place: Any = result
+        *parents, last = str(key).split(".")
+        for depth, part in enumerate(parents):
+            place = _child(place, part, ".".join(parents[: depth + 1]), key)
+        if isinstance(place, list):
+            _child(place, last, str(key), key)
+            place[int(last)] = merged(place[int(last)], value)
+        elif isinstance(place, dict):
+            place[last] = merged(place.get(last), value)
+        else:
+            raise UserError(f"config.{key}: {'.'.join(parents)} has no keys, it is {place!r}")
+    return result
+
+
+def _child(place: Any, part: str, path: str, key: str) -> Any:
+    if isinstance(place, dict) and part in place:
+        return place[part]
+    if isinstance(place, list) and part.isdigit() and int(part) < len(place):
+        return place[int(part)]
+    allowed = place if isinstance(place, dict) else range(len(place)) if isinstance(place, list) else ()
+    raise UserError(f"config.{key}: no {path} in the config; allowed: {', '.join(map(str, allowed)) or 'nothing'}")
+
+
+def _get(config: Mapping[str, Any], key: str) -> Any:
+    for part in key.split("."):
+        config = config.get(part) if isinstance(config, Mapping) else None
+    return config

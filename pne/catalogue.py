@@ -1,0 +1,135 @@
+"""All declarations of a folder ``experiments``, read and checked file by file and against each other."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pne.contrasts import check_named, resolve_contrast
+from pne.declarations import Contrast, Table, Track
+from pne.errors import UserError
+from pne.reading import Declaration, raise_problems, read_declaration, suggest
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """What a folder of declarations holds.
+
+    Attributes
+    ----------
+    folder : Path
+    contrasts, tracks : dict
+        By name, alphabetical.
+    tables : dict of str to Table
+        By name; the paper's tables in printed order, then the others alphabetically.
+    """
+
+    folder: Path
+    contrasts: dict[str, Contrast]
+    tables: dict[str, Table]
+    tracks: dict[str, Track]
+
+    def table_path(self, name: str) -> Path:
+        """File of a table, for messages."""
+        return self.folder / "tables" / f"{name}.yaml"
+
+    def track_path(self, name: str) -> Path:
+        """File of a track, for messages."""
+        return self.folder / "tracks" / f"{name}.yaml"
+
+
+def read_catalogue(folder: Path) -> Catalogue:
+    """Read every contrast, table and track of a folder.
+
+    Raises
+    ------
+    UserError
+        If any of them is wrong, with one line per mistake, at most ten.
+    """
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such folder of declarations; run from the repository's root or name it")
+    problems: list[str] = []
+    catalogue = Catalogue(
+        folder,
+        _read_all(folder / "contrast", Contrast, "contrast", problems),
+        _read_all(folder / "tables", Table, "table", problems),
+        _read_all(folder / "tracks", Track, "track", problems),
+    )
+    raise_problems(problems)
+    _check_contrasts(catalogue, problems)
+    _check_tracks(catalogue, problems)
+    _check_names(catalogue, problems)
+    raise_problems(problems)
+    printed = sorted(catalogue.tables.items(), key=lambda item: (item[1].number is None, item[1].number or 0, item[0]))
+    return Catalogue(folder, catalogue.contrasts, dict(printed), catalogue.tracks)
+
+
+def _read_all(folder: Path, model: type[Declaration], name_key: str, problems: list[str]) -> dict[str, Declaration]:
+    found = {}
+    for path in sorted(folder.glob("*.yaml")):
+        try:
+            found[path.stem] = read_declaration(path, model, name_key)
+        except UserError as error:
+            problems += str(error).splitlines()
+    for path in sorted(folder.glob("*.yml")):
+        problems.append(f"{path}: declarations end in .yaml; rename the file")
+    return found
+
+
+def _check_contrasts(catalogue: Catalogue, problems: list[str]) -> None:
+    for name, contrast in catalogue.contrasts.items():
+        try:
+            check_named(contrast)
+        except UserError as error:
+            problems.append(f"{catalogue.folder / 'contrast' / name}.yaml: {error}")
+
+
+def _check_tracks(catalogue: Catalogue, problems: list[str]) -> None:
+    for name, track in catalogue.tracks.items():
+        path = catalogue.track_path(name)
+        for table in track.tables or ():
+            if table not in catalogue.tables:
+                problems.append(f"{path}: tables: no table {table!r}; {suggest(table, catalogue.tables)}")
+        for contrast, changes in track.contrast.items():
+            try:
+                resolve_contrast({"use": contrast}, catalogue.contrasts, {contrast: changes})
+            except UserError as error:
+                key = "" if contrast in catalogue.contrasts else f"{contrast}: "
+                problems.append(f"{path}: contrast.{contrast}: {key}{str(error).removeprefix('contrast.')}")
+        files = [("datasets", key, data.config) for key, data in track.datasets.items()]
+        files += [("models", key, file) for key, file in track.models.items()]
+        files += [("schedules", key, file) for key, file in track.schedules.items()]
+        for kind, key, file in files:
+            if not (catalogue.folder / kind / f"{file}.py").is_file():
+                have = sorted(config.stem for config in (catalogue.folder / kind).glob("*.py"))
+                problems.append(f"{path}: {kind}.{key}: no file {kind}/{file}.py; {suggest(file, have)}")
+
+
+def _check_names(catalogue: Catalogue, problems: list[str]) -> None:
+    """Find data sets, models and schedules in tables that no track knows."""
+    tracks = catalogue.tracks.values()
+    known = {
+        "dataset": list(dict.fromkeys(name for track in tracks for name in track.datasets)),
+        "model": list(dict.fromkeys(name for track in tracks for name in track.models)),
+        "schedule": list(dict.fromkeys(name for track in tracks for name in track.schedules)),
+    }
+    for table_name, table in catalogue.tables.items():
+        path = catalogue.table_path(table_name)
+        for kind, names in known.items():
+            _check_word(f"{path}: {kind}", getattr(table, kind), kind, names, problems)
+            for key, row in table.rows.items():
+                _check_word(f"{path}: rows.{key}.{kind}", getattr(row, kind), kind, names, problems)
+        for key, row in table.rows.items():
+            for kind in ("dataset", "model"):
+                if row.is_trained and getattr(row, kind) is None and getattr(table, kind) is None:
+                    problems.append(
+                        f"{path}: rows.{key}.{kind}: missing; name it here or for the whole table; "
+                        f"{suggest('', known[kind])}"
+                    )
+        if table.layout == "settings":
+            for name, column in table.columns.items():
+                if column.kind == "setting":
+                    _check_word(f"{path}: columns.{name}", name, "dataset", known["dataset"], problems)
+
+
+def _check_word(where: str, word: str | None, kind: str, known: list[str], problems: list[str]) -> None:
+    if word is not None and word not in known:
+        problems.append(f"{where}: no track has a {kind} {word!r}; {suggest(word, known)}")
