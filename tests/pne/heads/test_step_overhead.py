@@ -1,0 +1,64 @@
+"""The benchmark of a whole training step runs on the CPU, and its arithmetic and its inputs are right."""
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+VARIANTS = ["base", "projection", "paper", "authors", "asymmetric", "cipc"]
+
+
+@pytest.fixture(scope="module")
+def benchmark(repository: Path) -> ModuleType:
+    """Return the benchmark script as a module."""
+    spec = importlib.util.spec_from_file_location("step_overhead", repository / "benchmarks" / "step_overhead.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def run(benchmark: ModuleType, out: Path, *arguments: str) -> list[dict]:
+    benchmark.main(["--device", "cpu", "--tiny", "--steps", "2", "--warmup", "1", "--out", str(out), *arguments])
+    return [json.loads(line) for line in out.read_text().splitlines()]
+
+
+def test_times_every_model_variant_and_precision(benchmark: ModuleType, tmp_path: Path, capsys) -> None:
+    lines = run(benchmark, tmp_path / "new" / "lines.jsonl")
+    cases = [(line["model"], line["precision"]) for line in lines]
+    assert cases == [case for case in benchmark.CASES for _ in VARIANTS]
+    assert [line["variant"] for line in lines] == VARIANTS * len(benchmark.CASES)
+    assert all(line["time_s"] > 0 and line["steps"] == 2 and line["tiny"] and line["device"] for line in lines)
+    assert all(line["ratio"] == pytest.approx(1) for line in lines if line["variant"] == "base")
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == lines
+
+
+def test_says_what_the_budget_leaves_out(benchmark: ModuleType, tmp_path: Path) -> None:
+    arguments = ["--models", "deeplabv3_r101", "--precisions", "fp32", "--budget-s", "0"]
+    (line,) = run(benchmark, tmp_path / "lines.jsonl", *arguments)
+    assert line["skipped"].startswith("needs ")
+
+
+def test_variants_share_the_weights_and_see_errors_in_a_tenth_of_the_pixels(benchmark: ModuleType) -> None:
+    models = benchmark.build_variants(benchmark.model_config("ocrnet_hrnetv2_w48", tiny=True), "cpu")
+    shared = dict(models["base"].named_parameters())
+    for name, model in models.items():
+        own = dict(model.named_parameters())
+        assert all(own[key] is parameter for key, parameter in shared.items())
+        assert (own.keys() == shared.keys()) == (name == "base")
+    assert len({id(model.decode_head[-1].contrast) for name, model in models.items() if name != "base"}) == 5
+    labels = benchmark.labels_in_blocks((128, 256), "cpu")
+    logits = benchmark.logits_with_errors(labels, (32, 64))
+    wrong = logits.argmax(1) != labels[:, ::4, ::4]
+    assert 0.08 < wrong.float().mean().item() < 0.12
+    shift = (logits.argmax(1) - labels[:, ::4, ::4]) % benchmark.CLASSES
+    assert (shift[wrong] <= benchmark.CONFUSIONS).float().mean() > 0.99
+
+
+def test_summary_of_times(benchmark: ModuleType) -> None:
+    summary = benchmark.summary("paper", {"base": [1.0, 2.0, 3.0], "paper": [2.0, 3.0, 6.0]})
+    assert summary["time_s"] == 3.0
+    assert summary["ratio"] == pytest.approx(1.5)
+    assert summary["paired_ratio"] == pytest.approx(2.0)
+    assert summary["time_quartiles_s"] == [2.5, 4.5]
