@@ -112,12 +112,13 @@ def render_markdown(judged: Judged, track: ResolvedTrack) -> str:
         else "Other data than the paper's: only signs are compared, sizes are not."
     )
     lines = [_HEAD.format(track=track.name, title=declaration.title.rstrip("."), comparable=comparable)]
-    lines += ["| claim | in the paper | published | measured |", "| :-- | :-- | :-- | :-- |"]
+    lines += ["| claim | in the paper | published | measured | seeds |", "| :-- | :-- | :-- | :-- | :-: |"]
     for claim, outcomes in judged.values():
         labels = ", ".join(f"`{label}`" for label in claim.paper)
         published = combine(outcome.published_verdict for outcome in outcomes)
         verdict = combine(outcome.verdict for outcome in outcomes)
-        lines.append(f"| {claim.statement} | {labels} | {published} | {verdict} |")
+        seeds = min(outcome.seeds for outcome in outcomes)
+        lines.append(f"| {claim.statement} | {labels} | {published} | {verdict} | {seeds or '–'} |")
     for key, (claim, outcomes) in judged.items():
         lines += ["", f"## {key}", "", claim.statement, ""]
         if claim.note:

@@ -19,6 +19,7 @@ def track_parser(prog: str, description: str) -> argparse.ArgumentParser:
     parser.add_argument("--data-root", type=Path, default=None, help="folder of the data sets")
     parser.add_argument("--weights-dir", type=Path, default=None, help="folder of the ImageNet weights")
     parser.add_argument("--seeds", type=_integers, default=None, help="such as 0,1,2 (default: the track's)")
+    parser.add_argument("--iterations", type=int, default=None, help="of runs that were shortened for a try")
     return parser
 
 
@@ -31,6 +32,7 @@ def resolve(args: argparse.Namespace, **changes: Any) -> ResolvedTrack:
         data_root=args.data_root,
         weights_dir=args.weights_dir,
         seeds=args.seeds,
+        iterations=args.iterations,
         **changes,
     )
 

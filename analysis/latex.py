@@ -4,12 +4,10 @@ from collections.abc import Iterable, Sequence
 
 from analysis.cells import Cell, CellKind, write_cell
 from analysis.latex_text import to_latex
-from analysis.printed import Head, PrintedTable
+from analysis.printed import Head, PrintedTable, cell_marks
 
 _PREAMBLE = r"""\documentclass{article}
-\usepackage[T1]{fontenc}
 \usepackage[utf8]{inputenc}
-\usepackage{textcomp}
 \usepackage{booktabs}
 \usepackage{graphicx}
 \usepackage[a4paper, margin=2cm]{geometry}
@@ -104,5 +102,5 @@ def _cell(cell: Cell, marks: dict[str, str], quoted_italic: bool) -> str:
     if cell.kind is CellKind.QUOTED and quoted_italic:
         written = rf"\textit{{{written}}}"
     if cell.notes:
-        written += rf"\textsuperscript{{{','.join(marks[note] for note in cell.notes)}}}"
+        written += rf"\textsuperscript{{{','.join(cell_marks(cell, marks))}}}"
     return written

@@ -6,6 +6,8 @@ elsewhere (device names, error messages) goes through `quote` first and so becom
 
 import re
 
+# What \ref prints for labels of the paper that its tables refer to.
+REFERENCES = {"sup-loss": "1"}
 _SYMBOLS = {
     "±": r"$\pm$",
     "×": r"$\times$",
@@ -40,7 +42,7 @@ _SPECIAL = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
-    '"': r"\textquotedbl{}",
+    '"': "''",
 }
 _READ = {
     r"\surd": "✓",
@@ -60,7 +62,6 @@ _READ = {
     r"\textless": "<",
     r"\textgreater": ">",
     r"\textbar": "|",
-    r"\textquotedbl": '"',
 }
 # Keys of citations and references keep their characters.
 _KEYED = re.compile(r"(\\(?:cite|ref|label)\{[^}]*\})")
@@ -93,16 +94,16 @@ def to_latex(text: str) -> str:
 
 
 def to_plain(text: str) -> str:
-    r"""Read LaTeX text aloud: symbols as Unicode, citations left out, references by their label.
+    r"""Read LaTeX text aloud: symbols as Unicode, citations left out, references by their number, or label.
 
     >>> to_plain("mIoU$\\%$ of PW w $\\ softmax$, EncNet\\dag\\cite{zhang2018context}")
     'mIoU% of PW w softmax, EncNet†'
     """
     text = re.sub(r"\\cite\{[^}]*\}", "", text)
-    text = re.sub(r"\\ref\{([^}]*)\}", r"\1", text)
+    text = re.sub(r"\s?\\ref\{([^}]*)\}", lambda match: f" {REFERENCES.get(match[1], match[1])}", text)
     text = re.sub(r"\\(?:textbf|textit|emph|texttt|mathrm|text)\{([^}]*)\}", r"\1", text)
     for command, symbol in _READ.items():
-        text = re.sub(re.escape(command) + r"(?![A-Za-z])(?:\{\})?\s?", lambda _, s=symbol: s, text)
+        text = re.sub(re.escape(command) + r"(?:\{\}|(?![A-Za-z])\s?)", lambda _, s=symbol: s, text)
     text = re.sub(r"(?<!\\)\$", "", text)
     text = text.replace("``", "“").replace("''", "”").replace("---", "—").replace("--", "–")
     text = re.sub(r"\\([%&#_$ {}])", r"\1", text)

@@ -2,7 +2,7 @@
 
 from analysis.cells import Cell, CellKind, write_cell
 from analysis.latex_text import to_plain
-from analysis.printed import Head, PrintedTable
+from analysis.printed import Head, PrintedTable, cell_marks
 
 
 def render_markdown(table: PrintedTable, *, quoted_italic: bool) -> str:
@@ -39,7 +39,7 @@ def _cell(cell: Cell, marks: dict[str, str], quoted_italic: bool) -> str:
     if written and cell.kind is CellKind.QUOTED and quoted_italic:
         written = f"*{written}*"
     if cell.notes:
-        written += f"<sup>{','.join(marks[note] for note in cell.notes)}</sup>"
+        written += f"<sup>{','.join(cell_marks(cell, marks))}</sup>"
     return written
 
 

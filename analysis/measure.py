@@ -78,18 +78,18 @@ class Measurements:
         of_training = metric in ("time_s", "weight_std")
         evaluation = None if of_training else column.evaluation or table.declaration.evaluation
         values: dict[int, float] = {}
+        reasons: dict[int, str] = {}
         notes: list[str] = []
         for seed, run in row.runs.items():
             record = self.record(run, evaluation)
             value = _value(record, metric)
             if value is None:
-                note = _reason(record, metric)
-                notes.append(f"Seed {seed}: {note}" if len(row.runs) > 1 else note)
+                reasons[seed] = _reason(record, metric)
                 continue
             values[seed] = value
             notes.extend(_warnings(record, of_training))
-        if 0 < len(values) < len(row.runs):
-            notes.append(f"n = {len(values)} of {len(row.runs)} seeds.")
+        if reasons:
+            notes.insert(0, _gap(reasons, len(row.runs)))
         return Series(values, len(row.runs), tuple(dict.fromkeys(notes)))
 
     def conditions(self, table: ResolvedTable, key: str) -> Counter[Any]:
@@ -139,6 +139,14 @@ def _reason(record: Mapping[str, Any], metric: str) -> str:
     if state == "missing" and not _absent(record.get("time_s")):
         return "Trained, but not evaluated yet."
     return "Not run yet."
+
+
+def _gap(reasons: Mapping[int, str], asked: int) -> str:
+    """Say why values are missing, in one note."""
+    if len(reasons) == asked and len(set(reasons.values())) == 1:
+        return next(iter(reasons.values()))
+    detail = " ".join(f"Seed {seed}: {reason[0].lower()}{reason[1:]}" for seed, reason in reasons.items())
+    return f"n = {asked - len(reasons)} of {asked} seeds. {detail}"
 
 
 def _warnings(record: Mapping[str, Any], of_training: bool) -> list[str]:

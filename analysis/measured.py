@@ -59,7 +59,7 @@ def _sides(table: ResolvedTable, track: Track) -> list[Side]:
         if not is_number(declaration, key):
             sides.append(Side(key, ""))
             continue
-        if any(key in row.published for row in declaration.rows.values()):
+        if any(key in row.published or key in row.settings for row in declaration.rows.values()):
             sides.append(Side(key, "published"))
         if column.kind == "setting":
             sides.append(Side(key, "configured"))
@@ -172,19 +172,26 @@ def _bold_best(table: ResolvedTable, cells: Mapping[str, Cell]) -> Mapping[str, 
     return {key: replace(cell, bold=is_best(key, cell)) for key, cell in cells.items()}
 
 
-def _runs(table: ResolvedTable, track: ResolvedTrack) -> list[Run]:
-    return [track.runs[run] for row in table.rows.values() for run in row.runs.values()]
+def _data(table: ResolvedTable, track: ResolvedTrack) -> list[tuple[str, str]]:
+    """Return what the table's data really is and the name of the paper's data that it stands for."""
+    if table.declaration.layout == "settings":
+        datasets = [key for key, column in table.declaration.columns.items() if column.kind == "setting"]
+        found = [(track.declaration.datasets[name].title, name) for name in datasets]
+    else:
+        runs = [track.runs[run] for row in table.rows.values() for run in row.runs.values()]
+        found = [(run.dataset_title, run.dataset) for run in runs]
+    return [(quote(title), _paper_name(name)) for title, name in dict.fromkeys(found)]
 
 
 def _caption(table: ResolvedTable, track: ResolvedTrack) -> str:
     caption = caption_of(table.declaration).rstrip()
     caption += "" if caption.endswith((".", "?", "!")) else "."
-    if track.declaration.comparable or not any(row.published for row in table.declaration.rows.values()):
-        titles = dict.fromkeys(quote(run.dataset_title) for run in _runs(table, track))
-        return f"{caption} Measured on {' and '.join(titles)}." if titles else caption
-    stands = dict.fromkeys((quote(run.dataset_title), _paper_name(run.dataset)) for run in _runs(table, track))
-    where = "; ".join(f"{title}, which stands for {paper}" for title, paper in stands)
-    return f"{caption} Measured on {where}: published values are of other data and are not comparable."
+    data = _data(table, track)
+    verb = "Configured for" if table.declaration.layout == "settings" else "Measured on"
+    if track.declaration.comparable or table.declaration.paper is None:
+        return f"{caption} {verb} {', '.join(title for title, _ in data)}."
+    where = ", ".join(f"{title} in place of {paper}" for title, paper in data)
+    return f"{caption} {verb} {where}: published values are of other data and not comparable."
 
 
 def _paper_name(dataset: str) -> str:

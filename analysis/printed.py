@@ -7,6 +7,8 @@ from string import ascii_lowercase
 from analysis.cells import Cell, CellKind
 from pne.declarations import Row, Table
 
+_Blocks = tuple[tuple[tuple[Cell, ...], ...], ...]
+
 
 @dataclass(frozen=True)
 class Side:
@@ -72,7 +74,7 @@ class PrintedTable:
     caption: str
     alignment: tuple[str, ...]
     head: tuple[tuple[Head, ...], ...]
-    blocks: tuple[tuple[tuple[Cell, ...], ...], ...]
+    blocks: _Blocks
     records: tuple[Record, ...]
     sides: tuple[Side, ...]
     remarks: tuple[str, ...] = ()
@@ -88,10 +90,18 @@ class PrintedTable:
         return notes
 
 
+_Layout = tuple[tuple[str, ...], tuple[tuple[Head, ...], ...], _Blocks]
+
+
 def label_cell(row: Row) -> Cell:
     """Return the first cell of a row as the paper prints it: label, dagger, citation."""
     text = row.label + (r"\dag" if row.dagger else "") + (rf"\cite{{{row.cite}}}" if row.cite else "")
     return Cell(CellKind.LABEL, text=text, notes=() if row.note is None else (row.note,))
+
+
+def cell_marks(cell: Cell, marks: Mapping[str, str]) -> list[str]:
+    """Return the footnote marks of a cell in the order of the notes below the table."""
+    return sorted((marks[note] for note in cell.notes), key=lambda mark: (len(mark), mark))
 
 
 def arrange(
@@ -130,7 +140,7 @@ def arrange(
     )
 
 
-def _as_rows(declaration, sides, records):  # type: ignore[no-untyped-def]
+def _as_rows(declaration: Table, sides: Sequence[Side], records: Sequence[Record]) -> _Layout:
     kinds = [declaration.columns[side.column].kind for side in sides]
     alignment = tuple("l" if kind == "label" else "c" for kind in kinds)
     first: list[Head] = []
@@ -150,7 +160,7 @@ def _as_rows(declaration, sides, records):  # type: ignore[no-untyped-def]
     return alignment, tuple(head), tuple(map(tuple, blocks))
 
 
-def _as_sweep(declaration, sides, records):  # type: ignore[no-untyped-def]
+def _as_sweep(declaration: Table, sides: Sequence[Side], records: Sequence[Record]) -> _Layout:
     lines_of = [side for side in sides if declaration.columns[side.column].kind in ("metric", "external")]
     two_sided = len({side.column for side in lines_of}) < len(lines_of)
     groups = list(dict.fromkeys(record.row.group for record in records))
@@ -161,13 +171,18 @@ def _as_sweep(declaration, sides, records):  # type: ignore[no-untyped-def]
         members = [record for record in records if record.row.group == group]
         fill = (padding,) * (width - len(members))
         head = Cell(CellKind.LABEL, text=declaration.groups.get(group, group))
-        lines = [(head, *(label_cell(record.row) for record in members), *fill)]
+        lines = [(head, *(_cell_of_label(declaration, sides, record) for record in members), *fill)]
         for side in lines_of:
             title = declaration.columns[side.column].title + (f" ({side.side})" if two_sided else "")
             cells = (record.cells[side] for record in members)
             lines.append((Cell(CellKind.LABEL, text=title), *cells, *fill))
         blocks.append(tuple(lines))
     return ("l", *("c",) * width), (), tuple(blocks)
+
+
+def _cell_of_label(declaration: Table, sides: Sequence[Side], record: Record) -> Cell:
+    labels = [record.cells[side] for side in sides if declaration.columns[side.column].kind == "label"]
+    return labels[0] if labels else label_cell(record.row)
 
 
 def _mark(index: int) -> str:

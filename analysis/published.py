@@ -1,12 +1,14 @@
 """The paper's tables from declared numbers alone."""
 
+from dataclasses import replace
+
 from analysis.cells import Cell, CellKind, published_cell, setting_cell
 from analysis.printed import PrintedTable, Record, Side, arrange, label_cell
 from pne.declarations import Column, Row, Table
 
 
 def declared_cell(key: str, column: Column, row: Row) -> Cell:
-    """Return the cell of one row and column as declared."""
+    """Return the cell of one row and column as declared, the row's note at its label."""
     if column.kind == "label":
         return label_cell(row)
     if key in row.published:
@@ -19,10 +21,11 @@ def declared_cell(key: str, column: Column, row: Row) -> Cell:
 def print_published(declaration: Table) -> PrintedTable:
     """Print a table as the paper does: same rows, values, deltas, bold face and daggers."""
     sides = [Side(key, "published" if is_number(declaration, key) else "") for key in declaration.columns]
-    records = [
-        Record(key, row, {side: declared_cell(side.column, declaration.columns[side.column], row) for side in sides})
-        for key, row in declaration.rows.items()
-    ]
+    records = []
+    for key, row in declaration.rows.items():
+        cells = {side: declared_cell(side.column, declaration.columns[side.column], row) for side in sides}
+        # Our notes are about our runs; the paper has none.
+        records.append(Record(key, row, {side: replace(cell, notes=()) for side, cell in cells.items()}))
     return arrange(
         declaration,
         sides,

@@ -10,19 +10,20 @@ from analysis.comma_separated import render_csv
 from analysis.command import read_results, resolve, track_parser
 from analysis.external import load_external
 from analysis.latex import render_document, render_latex
+from analysis.latex_text import REFERENCES
 from analysis.markdown import render_markdown
 from analysis.measure import Measurements
 from analysis.measured import print_measured
 from analysis.printed import PrintedTable
 from analysis.published import print_published
 from pne.catalogue import read_catalogue
-from pne.declarations import Table
+from pne.declarations import Row, Table
 from pne.errors import UserError, reports_user_errors
 from pne.files import write_text
 from pne.reading import suggest
 
-# What \ref prints for equations that labels of the paper's tables refer to.
-REFERENCES = {"sup-loss": "1"}
+# A document that shows all tables that are written beside it.
+DOCUMENT = "tables.tex"
 
 
 def write_table(table: PrintedTable, folder: Path, *, quoted_italic: bool) -> list[Path]:
@@ -41,13 +42,13 @@ def write_table(table: PrintedTable, folder: Path, *, quoted_italic: bool) -> li
 def document(declarations: Iterable[Table]) -> str:
     """Return a LaTeX document that shows the given tables, as far as they are written beside it."""
     declarations = list(declarations)
-    texts = [text for table in declarations for row in table.rows.values() for text in _texts(table, row)]
+    texts = [text for table in declarations for row in table.rows.values() for text in _texts(row)]
     inside = [key for text in texts for key in re.findall(r"\\cite\{([^}]*)\}", text)]
     cites = [row.cite for table in declarations for row in table.rows.values() if row.cite]
     return render_document([table.table for table in declarations], sorted({*inside, *cites}), REFERENCES)
 
 
-def _texts(table: Table, row) -> list[str]:  # type: ignore[no-untyped-def]
+def _texts(row: Row) -> list[str]:
     return [row.label, *(value for value in row.settings.values() if isinstance(value, str))]
 
 
@@ -65,10 +66,8 @@ def measured_tables(args: argparse.Namespace) -> list[Path]:
     paths = []
     for name in names:
         paths += write_table(print_measured(offered[name], track, measurements, scores), folder, quoted_italic=True)
-    if args.document:
-        write_text(folder / "tables.tex", document(table.declaration for table in offered.values()))
-        paths.append(folder / "tables.tex")
-    return paths
+    write_text(folder / DOCUMENT, document(table.declaration for table in offered.values()))
+    return [*paths, folder / DOCUMENT]
 
 
 def published_tables(args: argparse.Namespace) -> list[Path]:
@@ -78,10 +77,8 @@ def published_tables(args: argparse.Namespace) -> list[Path]:
     paths = []
     for name in _chosen(args.table, declared, "the paper"):
         paths += write_table(print_published(declared[name]), folder, quoted_italic=False)
-    if args.document:
-        write_text(folder / "tables.tex", document(declared.values()))
-        paths.append(folder / "tables.tex")
-    return paths
+    write_text(folder / DOCUMENT, document(declared.values()))
+    return [*paths, folder / DOCUMENT]
 
 
 def _chosen(names: Sequence[str], known: Iterable[str], owner: str) -> list[str]:
@@ -99,7 +96,6 @@ def parser() -> argparse.ArgumentParser:
         "--table", action="append", default=[], help="name of a table; give it several times for more (default: all)"
     )
     found.add_argument("--published", action="store_true", help="the paper's printed numbers alone")
-    found.add_argument("--document", action="store_true", help="write tables.tex, a document that shows all, too")
     return found
 
 
