@@ -220,26 +220,42 @@ def measure(sample: Sample, names: Sequence[str], focus: Sequence[str], weights:
     return result
 
 
-def summarise(measured: Sequence[dict[tuple[str, str], Array]], level: float = 0.95) -> pd.DataFrame:
-    """Average the runs of several seeds and take percentile intervals of the average.
+def average(measured: Sequence[dict[tuple[str, str], Array]]) -> dict[tuple[str, str], Array]:
+    """Average the results of `measure` over seeds, resample by resample."""
+    return {key: np.mean([run[key] for run in measured if key in run], axis=0) for key in measured[0]}
+
+
+def summarise(
+    measured: dict[tuple[str, str], Array], baseline: dict[tuple[str, str], Array] | None = None, level: float = 0.95
+) -> pd.DataFrame:
+    """Take percentile intervals, of the values and of the differences to a baseline.
 
     Parameters
     ----------
-    measured : sequence of dict
-        Results of `measure`, one per seed, with the same resamples of images.
+    measured, baseline : dict
+        From `measure` or `average`, with the same resamples of images.
 
     Returns
     -------
     DataFrame
-        Columns scope, metric, value, low, high, seeds.
+        Columns scope, metric, value, low, high, delta, delta_low, delta_high; the last three NaN without a baseline.
     """
     records = []
-    for scope, metric in measured[0]:
-        values = np.mean([run[scope, metric] for run in measured if (scope, metric) in run], axis=0)
+    for (scope, metric), values in measured.items():
         if not np.isfinite(values[0]):
             continue
-        spread = values[1:][np.isfinite(values[1:])]
-        tail = 50 * (1 - level)
-        low, high = np.percentile(spread, [tail, 100 - tail]) if len(spread) else (np.nan, np.nan)
-        records.append((scope, metric, values[0], low, high, len(measured)))
-    return pd.DataFrame(records, columns=["scope", "metric", "value", "low", "high", "seeds"])
+        record = [scope, metric, *_interval(values, level)]
+        if baseline is not None and (scope, metric) in baseline:
+            record += _interval(values - baseline[scope, metric], level)
+        else:
+            record += [np.nan] * 3
+        records.append(record)
+    columns = ["scope", "metric", "value", "low", "high", "delta", "delta_low", "delta_high"]
+    return pd.DataFrame(records, columns=columns)
+
+
+def _interval(values: Array, level: float) -> list[float]:
+    spread = values[1:][np.isfinite(values[1:])]
+    tail = 50 * (1 - level)
+    low, high = np.percentile(spread, [tail, 100 - tail]) if len(spread) else (np.nan, np.nan)
+    return [float(values[0]), float(low), float(high)]

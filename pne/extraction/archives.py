@@ -59,7 +59,9 @@ class Archive:
         except FileNotFoundError:
             raise UserError(f"{path}: no such file; `python -m pne.extract` makes it") from None
         except (OSError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
-            raise UserError(f"{path}: holds no {cls.__name__} ({error}); delete it and run the workflow again") from error
+            raise UserError(
+                f"{path}: holds no {cls.__name__} ({error}); delete it and run the workflow again"
+            ) from error
 
 
 @dataclass
@@ -113,9 +115,7 @@ class Features(Archive):
             for name, axes in self.SHAPES.items()
             if axes[0] == "n" and (value := getattr(self, name)) is not None
         }
-        return Features(
-            about=self.about, names=self.names, classes=self.classes, palette=self.palette, **kept
-        )
+        return Features(about=self.about, names=self.names, classes=self.classes, palette=self.palette, **kept)
 
 
 @dataclass

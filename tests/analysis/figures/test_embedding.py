@@ -9,6 +9,7 @@ import pytest
 from analysis.embedding import (
     OVERALL,
     Sample,
+    average,
     class_cosines,
     image_weights,
     knn_purity,
@@ -109,27 +110,33 @@ def test_focus_reports_classes_and_pairs_and_leaves_out_what_is_absent():
     result = measure(sample, (*NAMES, "pole"), ["tree", "building", "pole"], image_weights(sample.images, 1, 0))
     scopes = {scope for scope, _ in result}
     assert scopes == {OVERALL, "tree", "building", "tree, building"}
-    classes, cosines = class_cosines(sample.unit, sample.labels, np.ones((1, 24)))
+    _, cosines = class_cosines(sample.unit, sample.labels, np.ones((1, 24)))
     assert result["tree, building", "inter_cosine"][0] == pytest.approx(cosines[0, 1, 2])
 
 
-def test_summary_averages_seeds_and_its_interval_holds_the_value():
+def test_summary_averages_seeds_and_pairs_differences_with_the_baseline():
+    weights = image_weights(np.arange(90) % 6, 200, seed=5)
+    images = np.arange(90) % 6
     runs = []
     for seed in (0, 1):
-        sample = random_sample(90, seed)
-        runs.append(measure(sample, NAMES, ["tree"], image_weights(np.arange(90) % 6, 200, seed=5)))
-    table = summarise(runs).set_index(["scope", "metric"])
-    single = [summarise([run]).set_index(["scope", "metric"]) for run in runs]
+        drawn = random_sample(90, seed)
+        runs.append(measure(Sample(drawn.embeddings, drawn.labels, images), NAMES, ["tree"], weights))
+    table = summarise(average(runs), average(runs)).set_index(["scope", "metric"])
+    single = [summarise(run).set_index(["scope", "metric"]) for run in runs]
     for key, row in table.iterrows():
         assert row["value"] == pytest.approx(np.mean([one.loc[key, "value"] for one in single]))
-    assert (table["seeds"] == 2).all()
+    assert (table["low"] < table["high"]).all()
     means = table.loc[[(OVERALL, "inter_cosine"), (OVERALL, "knn_purity")]]
     assert ((means["low"] <= means["value"]) & (means["value"] <= means["high"])).all()
-    assert (table["low"] < table["high"]).all()
+    assert (table[["delta", "delta_low", "delta_high"]] == 0).all().all()
+    against = summarise(runs[1], runs[0]).set_index(["scope", "metric"])
+    assert against["delta"].to_numpy() == pytest.approx((single[1]["value"] - single[0]["value"]).to_numpy())
+    assert (against["delta_low"] < against["delta_high"]).all()
+    assert single[0]["delta"].isna().all()
 
 
 def test_one_image_leaves_neighbours_and_probe_out():
     sample = Sample(np.eye(4), np.array([0, 0, 1, 1]), np.zeros(4, int))
-    table = summarise([measure(sample, NAMES, [], image_weights(sample.images, 10, 0))])
+    table = summarise(measure(sample, NAMES, [], image_weights(sample.images, 10, 0)))
     assert not set(table["metric"]) & {"knn_purity", "probe_accuracy"}
     assert "intra_cosine" in set(table["metric"])

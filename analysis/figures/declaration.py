@@ -1,0 +1,172 @@
+"""``experiments/figures.yaml``: which figures there are, and the runs that each needs on a track."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pne.errors import UserError
+from pne.reading import raise_problems, read_yaml, suggest
+from pne.resolved import ResolvedRow, ResolvedTable, ResolvedTrack
+from pne.spec import Run
+
+FILE = "figures.yaml"
+Kind = Literal["tsne_sampling", "tsne_loss", "pairs", "qualitative", "sweeps", "training_curves", "class_iou"]
+ROWS_OF = {"tsne_sampling": 1, "tsne_loss": 2, "pairs": 1, "qualitative": 2, "class_iou": 2}  # per table; others: any
+
+
+class FigureDeclaration(BaseModel):
+    """One figure."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Kind
+    title: str
+    paper: list[str] = Field(default_factory=list, description="LaTeX labels in the paper's source.")
+    rows: dict[str, list[str] | Literal["all"]] = Field(
+        min_length=1, description="Rows by table; baseline first where two are compared."
+    )
+
+
+@dataclass(frozen=True)
+class TableRows:
+    """The rows that a figure shows of one table."""
+
+    table: ResolvedTable
+    rows: tuple[ResolvedRow, ...]
+
+    @property
+    def runs(self) -> list[str]:
+        """Ids of all seeds of all rows."""
+        return [run for row in self.rows for run in row.runs.values()]
+
+
+@dataclass(frozen=True)
+class ResolvedFigure:
+    """A figure on a track.
+
+    Attributes
+    ----------
+    name : str
+    declaration : FigureDeclaration
+    parts : tuple of TableRows
+        Of the tables that the track offers.
+    reason : str or None
+        Why the track does not offer the figure.
+    """
+
+    name: str
+    declaration: FigureDeclaration
+    parts: tuple[TableRows, ...]
+    reason: str | None = None
+
+    @property
+    def available(self) -> bool:
+        """Whether the track offers the figure."""
+        return self.reason is None
+
+    @property
+    def rows(self) -> tuple[ResolvedRow, ...]:
+        """Rows of the first table."""
+        return self.parts[0].rows
+
+    @property
+    def first_seed_runs(self) -> list[str]:
+        """Ids of the first seed of the first table's rows."""
+        return [next(iter(row.runs.values())) for row in self.rows]
+
+    @property
+    def runs(self) -> list[str]:
+        """Ids of all runs that the figure draws, each once: one seed for pictures of single runs, else all."""
+        single = self.declaration.kind in ("tsne_sampling", "tsne_loss", "pairs", "qualitative")
+        found = self.first_seed_runs if single else [run for part in self.parts for run in part.runs]
+        return list(dict.fromkeys(found))
+
+
+def read_figures(experiments: Path) -> dict[str, FigureDeclaration]:
+    """Read the declarations.
+
+    Raises
+    ------
+    UserError
+        Naming file, figure and key of every mistake.
+    """
+    path = experiments / FILE
+    data = read_yaml(path)
+    figures, problems = {}, []
+    for name, content in data.items():
+        try:
+            figures[name] = FigureDeclaration.model_validate(content)
+        except ValidationError as error:
+            problems += [f"{path}: {name}.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
+    raise_problems(problems)
+    return figures
+
+
+def resolve_figures(track: ResolvedTrack, experiments: Path) -> dict[str, ResolvedFigure]:
+    """Find the rows and runs of every figure on a track.
+
+    Raises
+    ------
+    UserError
+        If a figure names a table or a row that is not declared, or a number of rows that it cannot show.
+    """
+    path = experiments / FILE
+    problems: list[str] = []
+    figures = {
+        name: _resolve(name, declaration, track, problems, path)
+        for name, declaration in read_figures(experiments).items()
+    }
+    raise_problems(problems)
+    return figures
+
+
+def _resolve(
+    name: str, declaration: FigureDeclaration, track: ResolvedTrack, problems: list[str], path: Path
+) -> ResolvedFigure:
+    parts, reasons = [], []
+    for key, wanted in declaration.rows.items():
+        table = track.tables.get(key)
+        if table is None:
+            problems.append(f"{path}: {name}.rows: no table {key!r}; {suggest(key, track.tables)}")
+            continue
+        if not table.available:
+            reasons.append(f"table {key}: {table.reason}")
+            continue
+        keys = [row.key for row in table.rows.values() if row.runs] if wanted == "all" else wanted
+        for row in keys:
+            if row not in table.rows:
+                problems.append(f"{path}: {name}.rows.{key}: no row {row!r}; {suggest(row, table.rows)}")
+            elif not table.rows[row].runs:
+                problems.append(f"{path}: {name}.rows.{key}: row {row!r} has no runs; name one that is trained")
+        expected = ROWS_OF.get(declaration.kind)
+        if expected is not None and len(keys) != expected:
+            problems.append(f"{path}: {name}.rows.{key}: {declaration.kind} shows {expected} rows, got {len(keys)}")
+        parts.append(TableRows(table, tuple(table.rows[row] for row in keys if row in table.rows)))
+    return ResolvedFigure(name, declaration, tuple(parts), None if parts else "; ".join(reasons))
+
+
+def choose(figures: dict[str, ResolvedFigure], name: str, track: str) -> ResolvedFigure:
+    """Return one figure that the track offers.
+
+    Raises
+    ------
+    UserError
+        If there is no such figure, or the track does not offer it.
+    """
+    if name not in figures:
+        raise UserError(f"no figure {name!r}; {suggest(name, figures)}")
+    if not figures[name].available:
+        raise UserError(f"track {track}: figure {name} is not offered: {figures[name].reason}")
+    return figures[name]
+
+
+def data_folder(results: Path | str, figure: str) -> Path:
+    """Folder of what is computed for one figure and kept apart from the drawing; ``results`` is the track's."""
+    return Path(results) / "figures" / "data" / figure
+
+
+def features_file(run: Run) -> Path:
+    """File of a run's sampled features."""
+    return Path(run.runtime.results) / "features" / f"{run.run}.npz"

@@ -1,0 +1,182 @@
+"""From stored results to drawn figures: each kind loads what it needs and hands it to its drawing function."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from analysis.figures.captions import name_seeds, write_caption
+from analysis.figures.class_iou import MOST_CLASSES, draw_changes, iou_changes, largest_changes
+from analysis.figures.compute import MAP, SELECTION, folder_of
+from analysis.figures.curves import draw_curves, gather_curves, read_history
+from analysis.figures.declaration import ResolvedFigure, TableRows
+from analysis.figures.panels import draw_comparison, draw_pairs
+from analysis.figures.scatter import draw_losses, draw_sampling
+from analysis.figures.style import paper_style, save
+from analysis.figures.sweeps import draw_sweeps, group_names, sweep_values
+from analysis.figures.tsne import Map
+from analysis.latex_text import to_plain
+from analysis.statistics import ImageCounts, read_counts
+from pne.errors import UserError
+from pne.extraction.archives import Pairs, Predictions
+from pne.extraction.selections import ConfusionSelection, ImageSelection, read_selection
+from pne.files import write_text
+from pne.resolved import ResolvedRow, ResolvedTrack
+from pne.results import EvaluationResult, read_result
+
+Drawn = tuple[Figure, list[str]]
+SAMPLES = "Every point is a pixel of the test images; colour and shape say its label, a black edge a wrong prediction."
+
+
+def draw_figure(figure: ResolvedFigure, track: ResolvedTrack) -> list[Path]:
+    """Draw one figure; write ``<name>.pdf``, ``.png`` and its caption ``.md``, and return the paths.
+
+    Raises
+    ------
+    UserError
+        If something that the figure shows is not there.
+    """
+    with paper_style():
+        drawn, sentences = KINDS[figure.declaration.kind](figure, track)
+        folder = Path(track.runs[figure.runs[0]].runtime.results) / "figures"
+        paths = [folder / f"{figure.name}.{suffix}" for suffix in ("pdf", "png")]
+        save(drawn, paths)
+    caption = folder / f"{figure.name}.md"
+    write_text(caption, write_caption(figure, track, [*sentences, name_seeds(figure, track)]))
+    return [*paths, caption]
+
+
+def _tsne_sampling(figure: ResolvedFigure, track: ResolvedTrack) -> Drawn:
+    data = Map.read(folder_of(figure, track) / MAP)
+    sentences = [
+        f"t-SNE of the penultimate layer's output ({to_plain(figure.rows[0].declaration.label)}): (a) pixels drawn "
+        "among the correctly predicted ones, (b) pixels drawn by label, whatever their prediction; equally many of each "
+        "class where there are enough. Both are on one plane: a pixel of both stands at the same place.",
+        SAMPLES,
+        f"{data.about['pixels']} pixels, method {data.about['method']}.",
+    ]
+    return draw_sampling(data), sentences
+
+
+def _tsne_loss(figure: ResolvedFigure, track: ResolvedTrack) -> Drawn:
+    data = Map.read(folder_of(figure, track) / MAP)
+    sentences = [
+        "t-SNE of the penultimate layer's output: the same pixels in two networks, both maps begun at the principal "
+        "components of the first.",
+        SAMPLES,
+        f"{data.about['pixels']} pixels, method {data.about['method']}; distances between clusters mean little "
+        "in t-SNE, table embedding has the numbers.",
+    ]
+    return draw_losses(data), sentences
+
+
+def _qualitative(figure: ResolvedFigure, track: ResolvedTrack) -> Drawn:
+    folder = folder_of(figure, track)
+    selection = read_selection(folder / SELECTION, ImageSelection)
+    baseline, ours = (Predictions.read(folder / f"{run}.npz") for run in figure.first_seed_runs)
+    if ours.index.tolist() != [image.index for image in selection.images]:
+        raise UserError(f"{folder}: predictions of other images than {SELECTION} names; delete them and run again")
+    names = [to_plain(row.declaration.label) for row in figure.rows]
+    images = ", ".join(image.name for image in selection.images)
+    sentences = [
+        f"Baseline: {names[0]}; ours: {names[1]}. Change: a gain is a pixel that only ours predicts as labelled, a "
+        "loss one that only the baseline does.",
+        selection.rule,
+        f"Images: {images}.",
+    ]
+    return draw_comparison(baseline, ours, [image.reason for image in selection.images]), sentences
+
+
+def _pairs(figure: ResolvedFigure, track: ResolvedTrack) -> Drawn:
+    folder = folder_of(figure, track)
+    selection = read_selection(folder / SELECTION, ConfusionSelection)
+    pairs = Pairs.read(folder / f"{figure.first_seed_runs[0]}.npz")
+    true, predicted = (str(pairs.classes[i]) for i in (selection.true_class, selection.predicted_class))
+    sentences = [
+        f"What the loss of {to_plain(figure.rows[0].declaration.label)} draws for the confusion of {true} with "
+        f"{predicted} in image {selection.image.name}: {len(pairs.anchors)} of {len(pairs.candidates)} mistaken cells "
+        f"of the feature map as anchors, {len(pairs.positives)} correct cells of {true} as positives, "
+        f"{len(pairs.negatives)} correct cells of {predicted} as negatives.",
+        selection.rule,
+        "Drawn by the trained network's own branch; the prediction shown is at full resolution, the loss sees that of "
+        f"the feature map ({pairs.grid[0]} x {pairs.grid[1]} cells).",
+    ]
+    return draw_pairs(pairs), sentences
+
+
+def _sweeps(figure: ResolvedFigure, track: ResolvedTrack) -> Drawn:
+    table = figure.parts[0].table
+    miou = {}
+    for run in figure.runs:
+        path = track.runs[run].directory / f"{table.declaration.evaluation}.json"
+        if path.exists():
+            miou[run] = read_result(path, EvaluationResult).miou
+    points = sweep_values(table, miou)
+    sentences = ["Measured: mean over seeds, with bars from the smallest to the largest."]
+    if track.declaration.comparable:
+        sentences.append("Grey: published. Arrows: values below the axis.")
+    else:
+        sentences.append("Above: published; below: measured, on axes of their own. Arrows: values below the axis.")
+    if len(miou) < len(figure.runs):
+        sentences.append(f"{len(figure.runs) - len(miou)} of {len(figure.runs)} runs are not there yet.")
+    return draw_sweeps(points, group_names(table), track.declaration.comparable), sentences
+
+
+def _training_curves(figure: ResolvedFigure, track: ResolvedTrack) -> Drawn:
+    histories = {
+        to_plain(row.declaration.label): [
+            read_history(track.runs[run].directory / "history.jsonl") for run in row.runs.values()
+        ]
+        for row in figure.rows
+    }
+    curves = gather_curves(histories)
+    sentences = [
+        "Means over log intervals; bands span the seeds. The contrastive loss is shown as it enters the sum, times its "
+        "weight. A loss that lacks a quantity, or leaves it at 0, has no curve of it."
+    ]
+    return draw_curves(curves, list(histories)), sentences
+
+
+def _class_iou(figure: ResolvedFigure, track: ResolvedTrack) -> Drawn:
+    parts = []
+    for part in figure.parts:
+        evaluation = part.table.declaration.evaluation
+        baseline, ours = (_counts(row, part, track, evaluation) for row in part.rows)
+        seeds = [seed for seed in baseline if seed in ours]
+        if not seeds:
+            raise UserError(f"figure {figure.name}: baseline and ours of table {part.table.key} share no seed")
+        run = track.runs[part.rows[0].runs[seeds[0]]]
+        classes = list(read_result(run.directory / f"{evaluation}.json", EvaluationResult).class_iou)
+        generator = np.random.default_rng(0)
+        changes = iou_changes([baseline[s] for s in seeds], [ours[s] for s in seeds], classes, generator)
+        labels = " → ".join(to_plain(row.declaration.label) for row in part.rows)
+        parts.append((f"{run.dataset_title}\n{labels}", largest_changes(changes)))
+    sentences = [
+        "Change of the IoU of each class from the baseline to ours, with 95 % intervals of a paired bootstrap over "
+        "test images (and seeds, where there are several); faint bars: the interval holds 0.",
+        f"Of a data set with more than {MOST_CLASSES} classes, those of the largest change.",
+    ]
+    return draw_changes(parts), sentences
+
+
+def _counts(row: ResolvedRow, part: TableRows, track: ResolvedTrack, evaluation: str) -> Mapping[int, ImageCounts]:
+    return {
+        seed: read_counts(track.runs[run].directory / f"{evaluation}.confusion.npz") for seed, run in row.runs.items()
+    }
+
+
+KINDS: Mapping[str, Callable[[ResolvedFigure, ResolvedTrack], Drawn]] = {
+    "tsne_sampling": _tsne_sampling,
+    "tsne_loss": _tsne_loss,
+    "qualitative": _qualitative,
+    "pairs": _pairs,
+    "sweeps": _sweeps,
+    "training_curves": _training_curves,
+    "class_iou": _class_iou,
+}
+
+
+def offered(figures: Mapping[str, ResolvedFigure]) -> Sequence[str]:
+    """Names of the figures that a track offers."""
+    return [name for name, figure in figures.items() if figure.available]

@@ -1,0 +1,150 @@
+"""Draw images with their labels and predictions: comparisons of two runs, and the pairs that a loss draws."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from numpy.typing import NDArray
+
+from analysis.figures.style import GAIN, IGNORED, LOSS, MILLIMETRE, PAGE, YELLOW, new_figure, paint
+from pne.errors import UserError
+from pne.extraction.archives import Pairs, Predictions
+
+COLUMNS = ("Image", "Label", "Baseline", "Ours", "Change")
+CHANGES = ("right in both", "gain", "loss", "wrong in both", "ignored")
+CHANGE_COLOURS = np.array(
+    [
+        (232, 232, 232),
+        tuple(int(GAIN[i : i + 2], 16) for i in (1, 3, 5)),
+        tuple(int(LOSS[i : i + 2], 16) for i in (1, 3, 5)),
+        (150, 150, 150),
+        IGNORED,
+    ],
+    np.uint8,
+)
+MOST_CLASSES = 30  # in a legend
+
+
+def change_map(
+    label: NDArray[np.integer], baseline: NDArray[np.integer], ours: NDArray[np.integer], classes: int
+) -> NDArray[np.int64]:
+    """Say what became of each pixel, as an index into `CHANGES`, shape (H, W)."""
+    before, after = baseline == label, ours == label
+    change = np.select([before & after, after, before], [0, 1, 2], 3)
+    return np.where(label < classes, change, 4)
+
+
+def show(ax: Axes, image: NDArray[np.uint8]) -> None:
+    """Show an image without axes, pixel by pixel."""
+    ax.imshow(image, interpolation="nearest", aspect="equal")
+    ax.set(xticks=[], yticks=[])
+    ax.spines[:].set_visible(False)
+
+
+def class_patches(
+    labels: Sequence[NDArray[np.integer]], classes: Sequence[str], palette: NDArray[np.uint8]
+) -> list[Patch]:
+    """Return a legend entry per class that occurs, the most frequent ones where there are too many."""
+    counts = np.zeros(len(classes), np.int64)
+    for label in labels:
+        counts += np.bincount(label[label < len(classes)].ravel(), minlength=len(classes))
+    most = np.argsort(-counts, kind="stable")[:MOST_CLASSES]
+    return [
+        Patch(facecolor=palette[i] / 255, edgecolor="grey", linewidth=0.3, label=str(classes[i]))
+        for i in sorted(most.tolist())
+        if counts[i]
+    ]
+
+
+def draw_comparison(baseline: Predictions, ours: Predictions, reasons: Sequence[str]) -> Figure:
+    """Draw one line per image: image, label, baseline, ours, and where ours gains and loses.
+
+    Parameters
+    ----------
+    baseline, ours : Predictions
+        Of the same images.
+    reasons : sequence of str
+        Why each image was chosen; written beside it.
+
+    Raises
+    ------
+    UserError
+        If the two hold different images.
+    """
+    if baseline.names.tolist() != ours.names.tolist():
+        raise UserError("the predictions of baseline and ours are of different images; delete them and run again")
+    number = len(ours.names)
+    cell = (PAGE - 5 * MILLIMETRE) / len(COLUMNS)
+    heights = [cell * ours.size[i, 0] / ours.size[i, 1] for i in range(number)]
+    figure = new_figure(PAGE, sum(heights) + 30 * MILLIMETRE)
+    axes = figure.subplots(number, len(COLUMNS), squeeze=False, height_ratios=heights)
+    figure.get_layout_engine().set(w_pad=0.01, h_pad=0.01, wspace=0.01, hspace=0.01)
+    shown = []
+    for row, reason in enumerate(reasons):
+        image, label, before = baseline.panel(row)
+        _, _, after = ours.panel(row)
+        change = CHANGE_COLOURS[change_map(label, before, after, len(ours.classes))]
+        parts = [image, *(paint(part, ours.palette) for part in (label, before, after)), change]
+        for ax, part in zip(axes[row], parts, strict=True):
+            show(ax, part)
+        axes[row, 0].set_ylabel(reason.replace(": ", "\n"), fontsize=7)
+        shown += [label, before, after]
+    for ax, title in zip(axes[0], COLUMNS, strict=True):
+        ax.set_title(title)
+    changes = [
+        Patch(facecolor=colour / 255, edgecolor="grey", linewidth=0.3, label=name)
+        for name, colour in zip(CHANGES, CHANGE_COLOURS, strict=True)
+    ]
+    figure.legend(handles=changes, loc="outside upper center", ncols=len(changes), title="Change", title_fontsize=7)
+    entries = class_patches(shown, ours.classes, ours.palette)
+    figure.legend(handles=entries, loc="outside lower center", ncols=7, columnspacing=1.0, handlelength=1.2)
+    return figure
+
+
+PAIR_STYLES = {  # marker, face, size
+    "anchors": ("X", LOSS, 34),
+    "positives": ("o", GAIN, 20),
+    "negatives": ("s", YELLOW, 20),
+}
+
+
+def cell_centres(
+    position: NDArray[np.integer], grid: NDArray[np.integer], size: tuple[int, int]
+) -> NDArray[np.float64]:
+    """Return the image coordinates (x, y) of cells of a feature map, shape (n, 2)."""
+    row, column = position[:, 0], position[:, 1]
+    return np.stack([(column + 0.5) * size[1] / grid[1] - 0.5, (row + 0.5) * size[0] / grid[0] - 0.5], 1)
+
+
+def draw_pairs(pairs: Pairs) -> Figure:
+    """Draw the image with the drawn pixels, the label and the prediction, with the same pixels in all three."""
+    height, width = pairs.label.shape
+    cell = PAGE / 3
+    figure = new_figure(PAGE, cell * height / width + 22 * MILLIMETRE)
+    axes = figure.subplots(1, 3)
+    parts = [pairs.image, paint(pairs.label, pairs.palette), paint(pairs.prediction, pairs.palette)]
+    for ax, part, title in zip(axes, parts, ("(a) image", "(b) label", "(c) prediction"), strict=True):
+        show(ax, part)
+        ax.set_title(title)
+        for name in ("positives", "negatives", "anchors"):
+            marker, colour, size = PAIR_STYLES[name]
+            xy = cell_centres(getattr(pairs, name), pairs.grid, (height, width))
+            ax.scatter(*xy.T, s=size, marker=marker, facecolor=colour, edgecolor="black", linewidth=0.5, label=name)
+        ax.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5))
+    true, predicted = (str(pairs.classes[pairs.about[key]]) for key in ("true_class", "predicted_class"))
+    meanings = {
+        "anchors": f"anchors: {true} taken for {predicted}",
+        "positives": f"positives: correct {true}",
+        "negatives": f"negatives: correct {predicted}",
+    }
+    handles = [
+        Line2D([], [], linestyle="none", marker=m, markerfacecolor=c, markeredgecolor="black", label=meanings[name])
+        for name, (m, c, _) in PAIR_STYLES.items()
+    ]
+    figure.legend(handles=handles, loc="outside upper center", ncols=3)
+    entries = class_patches([pairs.label, pairs.prediction], pairs.classes, pairs.palette)
+    figure.legend(handles=entries, loc="outside lower center", ncols=7, columnspacing=1.0, handlelength=1.2)
+    return figure

@@ -1,0 +1,127 @@
+"""mIoU over a swept option, published and measured."""
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter, NullLocator
+
+from analysis.figures.style import BLUE, GREY, MILLIMETRE, PAGE, new_figure
+from analysis.latex_text import to_plain
+from pne.resolved import ResolvedTable
+
+COLUMNS = ("group", "x", "side", "value", "low", "high", "seeds")
+OUTLIER = 5.0  # a value is off the scale when this many times the others' range away from them
+
+
+def sweep_values(table: ResolvedTable, miou: Mapping[str, float]) -> pd.DataFrame:
+    """Collect the points of a sweep.
+
+    Parameters
+    ----------
+    table : ResolvedTable
+        Of layout sweep; the labels of its rows are numbers.
+    miou : mapping
+        Percent, by run; runs that are absent are left out.
+
+    Returns
+    -------
+    DataFrame
+        One line per group, value of the option and side (published, measured): mean over seeds, smallest, largest.
+    """
+    records = []
+    for row in table.rows.values():
+        x, group = float(row.declaration.label), row.declaration.group
+        printed = row.declaration.published.get("miou")
+        if printed is not None and printed.value is not None:
+            records.append((group, x, "published", printed.value, printed.value, printed.value, 1))
+        measured = [miou[run] for run in row.runs.values() if run in miou]
+        if measured:
+            records.append((group, x, "measured", np.mean(measured), min(measured), max(measured), len(measured)))
+    return pd.DataFrame(records, columns=list(COLUMNS)).sort_values(["group", "side", "x"], ignore_index=True)
+
+
+def axis_limits(values: pd.Series) -> tuple[float, float]:
+    """Return limits for the bulk of the values: a collapsed training would flatten everything else.
+
+    The limits hold every value unless the lowest ones are further from the rest than five times the rest's range.
+    """
+    ordered = np.sort(values.to_numpy(float))
+    first = 0
+    for cut in range(1, max(1, len(ordered) // 3 + 1)):
+        rest = ordered[cut:]
+        if len(rest) >= 3 and rest[0] - ordered[cut - 1] > OUTLIER * max(rest[-1] - rest[0], 0.2):
+            first = cut
+    low, high = ordered[first], ordered[-1]
+    margin = 0.12 * max(high - low, 0.5)
+    return low - (2.5 * margin if first else margin), high + margin
+
+
+def plot_sweep(ax: Axes, points: pd.DataFrame, colour: str, marker: str, label: str) -> None:
+    """Draw one line of points with bars from the smallest to the largest seed; values below the axis become arrows.
+
+    Set the limits of the axes first.
+    """
+    floor, ceiling = ax.get_ylim()
+    shown = points[points["value"] >= floor]
+    bars = np.abs(shown[["low", "high"]].to_numpy(float).T - shown["value"].to_numpy(float))
+    spread = bars if (points["seeds"] > 1).any() else None
+    ax.errorbar(shown["x"], shown["value"], yerr=spread, color=colour, marker=marker, capsize=2, label=label)
+    for point in points[points["value"] < floor].itertuples():
+        foot = floor + 0.04 * (ceiling - floor)
+        ax.plot(point.x, foot, marker="v", color=colour, linestyle="none", label="_off the scale")
+        ax.annotate(
+            f"{point.value:.1f}", (point.x, foot), xytext=(6, 0), textcoords="offset points", va="center", fontsize=7
+        )
+
+
+def draw_sweeps(points: pd.DataFrame, titles: Mapping[str, str], comparable: bool) -> Figure:
+    """Draw one column of panels per group.
+
+    Published and measured values share their axes where they may be compared, else they are on axes of their own.
+    """
+    groups = list(dict.fromkeys(points["group"]))
+    groups = [group for group in titles if group in groups] or groups
+    rows = [["published", "measured"]] if comparable else [["published"], ["measured"]]
+    figure = new_figure(PAGE, (48 if comparable else 85) * MILLIMETRE)
+    axes = figure.subplots(len(rows), len(groups), squeeze=False, sharex="col")
+    looks = {"published": (GREY, "s"), "measured": (BLUE, "o")}
+    for column, group in enumerate(groups):
+        for line, sides in enumerate(rows):
+            ax = axes[line, column]
+            chosen = points[(points["group"] == group) & points["side"].isin(sides)]
+            if chosen.empty:
+                ax.text(0.5, 0.5, "not measured yet", transform=ax.transAxes, ha="center", va="center")
+                continue
+            ax.set_ylim(axis_limits(chosen["value"]))
+            for side in sides:
+                part = chosen[chosen["side"] == side]
+                if len(part):
+                    plot_sweep(ax, part, *looks[side], label=side)
+            ax.set_ylabel(f"mIoU (%), {sides[0]}" if len(sides) == 1 else "mIoU (%)")
+            if len(sides) > 1:
+                ax.legend(loc="lower right")
+        _scale_x(axes[:, column], sorted(set(points.loc[points["group"] == group, "x"])))
+        axes[-1, column].set_xlabel(to_plain(titles.get(group, group)))
+    return figure
+
+
+def _scale_x(axes: np.ndarray, values: list[float]) -> None:
+    """Use a logarithmic axis where values span a decade, with the swept values as ticks."""
+    for ax in axes:
+        if values[0] > 0 and values[-1] / values[0] >= 10:
+            ax.set_xscale("log")
+        ax.xaxis.set_minor_locator(NullLocator())
+        ax.xaxis.set_minor_formatter(NullFormatter())
+        ax.set_xticks(values, [f"{value:g}" for value in values], rotation=90 if len(values) > 6 else 0)
+
+
+def group_names(table: ResolvedTable) -> dict[str, str]:
+    """Name the swept options: the table's own head of each group with the key in words, such as ``temperature τ``."""
+    return {
+        group: f"{re.sub('_', ' ', group)} {to_plain(head)}" if group != "alpha" else f"weight {to_plain(head)}"
+        for group, head in table.declaration.groups.items()
+    }

@@ -1,0 +1,186 @@
+"""t-SNE coordinates of pixel embeddings, computed apart from their plot and stored."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from pne.errors import UserError
+from pne.extraction.archives import Archive, Features
+
+METHODS = ("sklearn", "opentsne")
+PERPLEXITY = 30.0
+PCA_COMPONENTS = 50
+
+
+@dataclass
+class Map(Archive):
+    """Pixels on one or two t-SNE planes.
+
+    ``panel`` tells which plane a pixel's coordinates are on; ``by_label`` and ``by_correct`` which sample it is of.
+    """
+
+    SHAPES: ClassVar[dict[str, str]] = {
+        "xy": "n2",
+        "panel": "n",
+        "label": "n",
+        "prediction": "n",
+        "by_label": "n",
+        "by_correct": "n",
+        "titles": "t",
+        "classes": "c",
+        "palette": "c3",
+    }
+
+    about: dict[str, Any]
+    xy: NDArray[np.float32]
+    panel: NDArray[np.int8]
+    label: NDArray[np.int16]
+    prediction: NDArray[np.int16]
+    by_label: NDArray[np.bool_]
+    by_correct: NDArray[np.bool_]
+    titles: NDArray[np.str_]
+    classes: NDArray[np.str_]
+    palette: NDArray[np.uint8]
+
+
+def unit_rows(x: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Scale each row to unit length, so that Euclidean neighbours are neighbours by cosine."""
+    x = x.astype(np.float64)
+    return x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
+
+
+def principal_components(x: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    """Project centred rows on their first principal components, each with the sign of its largest entry positive."""
+    centred = x - x.mean(0)
+    left, scale, right = np.linalg.svd(centred, full_matrices=False)
+    count = min(count, len(scale))
+    signs = np.sign(right[np.arange(len(right)), np.abs(right).argmax(1)])
+    return (left * scale * np.where(signs == 0, 1, signs))[:, :count]
+
+
+def initial_positions(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Two principal components at the usual scale for t-SNE (standard deviation 1e-4), shape (n, 2)."""
+    start = principal_components(x, 2)
+    if start.shape[1] < 2:
+        start = np.pad(start, ((0, 0), (0, 2 - start.shape[1])))
+    return start / max(start[:, 0].std(), 1e-12) * 1e-4
+
+
+def embed(
+    x: NDArray[np.floating], start: NDArray[np.floating], method: str = "sklearn", seed: int = 0
+) -> NDArray[np.float32]:
+    """Compute t-SNE coordinates of rows by cosine, deterministically (one thread).
+
+    Parameters
+    ----------
+    x : ndarray, shape (n, D)
+        Embeddings, scaled to unit length here.
+    start : ndarray, shape (n, 2)
+        Where the points begin.
+    method : {'sklearn', 'opentsne'}
+    seed : int
+
+    Returns
+    -------
+    ndarray, shape (n, 2), float32
+
+    Raises
+    ------
+    UserError
+        If there are fewer than five points, or the method is unknown or not installed.
+    """
+    if len(x) < 5:
+        raise UserError(f"t-SNE needs at least 5 pixels, got {len(x)}; raise --per-class of `python -m pne.extract`")
+    reduced = principal_components(unit_rows(x), PCA_COMPONENTS)
+    perplexity = min(PERPLEXITY, (len(x) - 1) / 3)
+    start = np.array(start, dtype=np.float64)
+    with threadpool_limits(limits=1):
+        if method == "sklearn":
+            from sklearn.manifold import TSNE
+
+            model = TSNE(perplexity=perplexity, init=start.astype(np.float32), random_state=seed, n_jobs=1)
+            return model.fit_transform(reduced).astype(np.float32)
+        if method == "opentsne":
+            try:
+                from openTSNE import TSNE as OpenTSNE
+            except ImportError:
+                raise UserError("openTSNE is not installed; `pip install openTSNE`, or use --method sklearn") from None
+            model = OpenTSNE(perplexity=perplexity, initialization=start, random_state=seed, n_jobs=1)
+            return np.asarray(model.fit(reduced), dtype=np.float32)
+    raise UserError(f"--method: no t-SNE method {method!r}; allowed: {', '.join(METHODS)}")
+
+
+def thin(features: Features, per_class: int) -> Features:
+    """Keep the first pixels of each class of both samples; they stand in the order in which they were drawn."""
+    kept = np.zeros(len(features.label), bool)
+    by_label, by_correct = np.zeros_like(kept), np.zeros_like(kept)
+    for value in np.unique(features.label):
+        for sample, chosen in ((features.by_label, by_label), (features.by_correct, by_correct)):
+            chosen[np.flatnonzero(sample & (features.label == value))[:per_class]] = True
+    kept = by_label | by_correct
+    thinned = features.select(kept)
+    thinned.by_label, thinned.by_correct = by_label[kept], by_correct[kept]
+    return thinned
+
+
+def shared_pixels(first: Features, second: Features) -> tuple[Features, Features]:
+    """Keep the pixels of the label samples that both runs hold, in one order; a sample by label is the same for both.
+
+    Raises
+    ------
+    UserError
+        If the runs have no pixel in common (other images, other size of the feature map or another seed).
+    """
+    keys = [
+        {key: row for row, key in enumerate(map(tuple, np.c_[f.image, f.position, f.grid].tolist())) if f.by_label[row]}
+        for f in (first, second)
+    ]
+    common = [key for key in keys[0] if key in keys[1]]
+    if not common:
+        runs = f"{first.about.get('run')} and {second.about.get('run')}"
+        raise UserError(f"{runs}: their samples share no pixel; extract both with the same seed and data")
+    rows = [np.array([key[pixel] for pixel in common]) for key in keys]
+    return first.select(rows[0]), second.select(rows[1])
+
+
+def map_one(features: Features, per_class: int, method: str, about: dict[str, Any]) -> Map:
+    """Place both samples of one run on one plane, so that a pixel of both stands at the same place in both panels."""
+    f = thin(features, per_class)
+    start = initial_positions(unit_rows(f.penultimate))
+    xy = embed(f.penultimate, start, method)
+    titles = ["correctly predicted pixels", "pixels drawn by label"]
+    return _map([f], [xy], titles, about | {"pixels": len(f.label), "method": method})
+
+
+def map_two(
+    first: Features, second: Features, titles: Sequence[str], per_class: int, method: str, about: dict[str, Any]
+) -> Map:
+    """Place the same pixels of two runs on a plane each, both beginning where the first run's pixels are."""
+    one, two = shared_pixels(thin(first, per_class), thin(second, per_class))
+    start = initial_positions(unit_rows(one.penultimate))
+    planes = [embed(f.penultimate, start, method) for f in (one, two)]
+    return _map([one, two], planes, titles, about | {"pixels": len(one.label), "method": method})
+
+
+def _map(
+    parts: Sequence[Features], planes: Sequence[NDArray[np.float32]], titles: Sequence[str], about: dict[str, Any]
+) -> Map:
+    def joined(name: str) -> NDArray[Any]:
+        return np.concatenate([getattr(part, name) for part in parts])
+
+    return Map(
+        about=about,
+        xy=np.concatenate(planes),
+        panel=np.repeat(np.arange(len(parts), dtype=np.int8), [len(part.label) for part in parts]),
+        label=joined("label"),
+        prediction=joined("prediction"),
+        by_label=joined("by_label"),
+        by_correct=joined("by_correct"),
+        titles=np.array(titles),
+        classes=parts[0].classes,
+        palette=parts[0].palette,
+    )
