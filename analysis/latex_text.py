@@ -45,31 +45,46 @@ _SPECIAL = {
     '"': "''",
 }
 _READ = {
-    r"\surd": "✓",
-    r"\dag": "†",
-    r"\pm": "±",
-    r"\times": "×",
-    r"\cdot": "·",
-    r"\leq": "≤",
-    r"\geq": "≥",
-    r"\to": "→",
-    r"\tau": "τ",
-    r"\alpha": "α",
-    r"\dots": "…",
-    r"\textbackslash": "\\",
-    r"\textasciicircum": "^",
-    r"\textasciitilde": "~",
-    r"\textless": "<",
-    r"\textgreater": ">",
-    r"\textbar": "|",
+    "surd": "✓",
+    "dag": "†",
+    "pm": "±",
+    "times": "×",
+    "cdot": "·",
+    "leq": "≤",
+    "geq": "≥",
+    "to": "→",
+    "tau": "τ",
+    "alpha": "α",
+    "dots": "…",
+    "textbackslash": "\\",
+    "textasciicircum": "^",
+    "textasciitilde": "~",
+    "textless": "<",
+    "textgreater": ">",
+    "textbar": "|",
 }
+# Pairs of characters that LaTeX joins to another one.
+_LIGATURES = {("-", "-"), ("`", "`"), ("'", "'"), ("'", '"'), ('"', "'"), ("?", "`"), ("!", "`")}
+_TOKEN = re.compile(
+    r"\\cite\{[^}]*\}"
+    r"|\s?\\ref\{(?P<label>[^}]*)\}"
+    r"|\\(?:textbf|textit|emph|texttt|mathrm|text)\{(?P<styled>[^}]*)\}"
+    r"|\\(?P<command>[A-Za-z]+)(?:\{\}|\s)?"
+    r"|\\(?P<escaped>[^A-Za-z])"
+    r"|(?P<quotes>``|'')|(?P<dash>---?)|\$|\{\}"
+)
 # Keys of citations and references keep their characters.
 _KEYED = re.compile(r"(\\(?:cite|ref|label)\{[^}]*\})")
 
 
 def quote(text: str) -> str:
     """Turn any text into LaTeX text that prints it literally; characters that pdflatex lacks become '?'."""
-    return "".join(_SPECIAL.get(c) or _SYMBOLS.get(c) or (c if c.isascii() or c in "éèüöäß" else "?") for c in text)
+    parts = []
+    for before, c in zip(f" {text}", text, strict=False):
+        if (before, c) in _LIGATURES:
+            parts.append("{}")
+        parts.append(_SPECIAL.get(c) or _SYMBOLS.get(c) or (c if c.isascii() or c in "éèüöäß" else "?"))
+    return "".join(parts)
 
 
 def to_latex(text: str) -> str:
@@ -99,12 +114,18 @@ def to_plain(text: str) -> str:
     >>> to_plain("mIoU$\\%$ of PW w $\\ softmax$, EncNet\\dag\\cite{zhang2018context}")
     'mIoU% of PW w softmax, EncNet†'
     """
-    text = re.sub(r"\\cite\{[^}]*\}", "", text)
-    text = re.sub(r"\s?\\ref\{([^}]*)\}", lambda match: f" {REFERENCES.get(match[1], match[1])}", text)
-    text = re.sub(r"\\(?:textbf|textit|emph|texttt|mathrm|text)\{([^}]*)\}", r"\1", text)
-    for command, symbol in _READ.items():
-        text = re.sub(re.escape(command) + r"(?:\{\}|(?![A-Za-z])\s?)", lambda _, s=symbol: s, text)
-    text = re.sub(r"(?<!\\)\$", "", text)
-    text = text.replace("``", "“").replace("''", "”").replace("---", "—").replace("--", "–")
-    text = re.sub(r"\\([%&#_$ {}])", r"\1", text)
-    return re.sub(r"\s+", " ", text).strip()
+    return re.sub(r"\s+", " ", _TOKEN.sub(_read, text)).strip()
+
+
+def _read(token: re.Match[str]) -> str:
+    if token["label"] is not None:
+        return f" {REFERENCES.get(token['label'], token['label'])}"
+    if token["styled"] is not None:
+        return to_plain(token["styled"])
+    if token["command"] is not None:
+        return _READ.get(token["command"], "")
+    if token["escaped"] is not None:
+        return " " if token["escaped"] == "," else token["escaped"]
+    if token["quotes"] is not None:
+        return {"``": "“", "''": "”"}[token["quotes"]]
+    return {"--": "–", "---": "—"}.get(token["dash"] or "", "")

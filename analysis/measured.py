@@ -12,7 +12,7 @@ from analysis.printed import PrintedTable, Record, Side, arrange
 from analysis.published import caption_of, dagger_remark, declared_cell, is_number
 from pne.declarations import Column, Track
 from pne.options import LOSSES
-from pne.resolve import ResolvedRow, ResolvedTable, ResolvedTrack, Run
+from pne.resolve import ResolvedRow, ResolvedTable, ResolvedTrack
 
 NO_SCORE = "No score of the evaluation server is entered in experiments/external.yaml."
 QUOTED = "Italics: quoted from the literature."

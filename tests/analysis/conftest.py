@@ -1,0 +1,61 @@
+"""Made-up results of real declarations, for tests of what is read from result files."""
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from pne.resolve import ResolvedTrack, load_track
+from pne.results import EvaluationResult, TrainResult, read_result, write_result
+from pne.spec import Run
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="session")
+def benchmark_module() -> ModuleType:
+    """The benchmark, which knows how to make results up."""
+    spec = importlib.util.spec_from_file_location("analysis_time", REPOSITORY / "benchmarks" / "analysis_time.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def in_repository(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Run in the root of the checkout, where commands find the declarations."""
+    monkeypatch.chdir(REPOSITORY)
+    return REPOSITORY
+
+
+@pytest.fixture
+def quick(tmp_path: Path, in_repository: Path) -> ResolvedTrack:
+    """The quick track with its results in a temporary folder."""
+    return load_track("quick", results=tmp_path)
+
+
+@pytest.fixture
+def finish(benchmark_module: ModuleType) -> Callable[..., None]:
+    """Return a function that writes all results of a run, with a given mIoU where one is named."""
+
+    def write(run: Run, miou: float | None = None, **changes: object) -> None:
+        generator = np.random.default_rng(run.seed)
+        benchmark_module.make_up_results(run, generator, images=6, classes=4)
+        for name in run.evaluations:
+            path = run.directory / f"{name}.json"
+            if miou is not None:
+                write_result(path, read_result(path, EvaluationResult).model_copy(update={"miou": miou}))
+        path = run.directory / "train.json"
+        train = read_result(path, TrainResult)
+        of_provenance = {key: changes.pop(key) for key in list(changes) if hasattr(train.provenance, key)}
+        of_contrast = {key: changes.pop(key) for key in list(changes) if hasattr(train.contrast, key)}
+        if of_provenance:
+            changes["provenance"] = train.provenance.model_copy(update=of_provenance)
+        if of_contrast:
+            changes["contrast"] = train.contrast.model_copy(update=of_contrast)
+        write_result(path, train.model_copy(update=changes))
+
+    return write

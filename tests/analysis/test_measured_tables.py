@@ -1,0 +1,232 @@
+"""Measured tables: values, deltas, bold face, dashes and footnotes from real result files."""
+
+import csv
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from analysis.cells import CellKind
+from analysis.external import ExternalScore
+from analysis.measure import STALE, Measurements
+from analysis.measured import print_measured
+from analysis.printed import PrintedTable, Side
+from analysis.results import collect_runs
+from analysis.tables import main
+from pne.engine.provenance import code_sha256
+from pne.resolve import load_track
+
+
+def printed(track, name: str, scores=()) -> PrintedTable:
+    frame = collect_runs(track.runs.values(), code_sha256())
+    return print_measured(track.tables[name], track, Measurements(frame), scores)
+
+
+def cell(table: PrintedTable, row: str, column: str = "miou", side: str = "measured"):
+    record = next(record for record in table.records if record.key == row)
+    return record.cells[Side(column, side)]
+
+
+def run_of(track, table: str, row: str, seed: int = 0):
+    return track.runs[track.tables[table].rows[row].runs[seed]]
+
+
+def test_an_empty_track_prints_dashes_with_a_footnote_and_the_published_side(quick):
+    table = printed(quick, "contrast_form")
+    assert cell(table, "base_r50").kind is CellKind.MISSING
+    assert cell(table, "base_r50").notes == ("Not run yet.",)
+    assert cell(table, "pne_r50", side="published").value == 80.3
+    assert "SyntheticStreet" in table.caption
+    assert "not comparable" in table.caption
+
+
+def test_deltas_are_against_the_own_baseline_and_bold_is_best_of_the_group(quick, finish):
+    for row, miou in (("base_r50", 30.0), ("asymmetric_r50", 31.26), ("pne_r50", 32.5), ("base_r101", 40.0)):
+        finish(run_of(quick, "contrast_form", row), miou=miou)
+    table = printed(quick, "contrast_form")
+    assert cell(table, "base_r50").delta is None
+    assert cell(table, "asymmetric_r50").delta == pytest.approx(1.26)
+    assert cell(table, "pne_r50").delta == pytest.approx(2.5)
+    bold = {record.key for record in table.records if cell(table, record.key).bold}
+    # The only measured row of the other group has nothing to be better than.
+    assert bold == {"pne_r50"}
+    assert cell(table, "pne_r101").kind is CellKind.MISSING
+
+
+def test_a_delta_needs_its_baseline(quick, finish):
+    finish(run_of(quick, "contrast_form", "pne_r50"), miou=32.5)
+    assert cell(printed(quick, "contrast_form"), "pne_r50").delta is None
+
+
+def test_equal_settings_show_one_run_in_every_table(quick, finish):
+    finish(run_of(quick, "contrast_form", "pne_r50"), miou=32.5)
+    places = [
+        ("contrast_form", "pne_r50"),
+        ("construction", "pne_ias_cn"),
+        ("positive_weights", "softmax"),
+        ("hyperparameters", "temperature_1"),
+        ("hyperparameters", "alpha_1_3"),
+    ]
+    assert [cell(printed(quick, table), row).value for table, row in places] == [32.5] * 5
+
+
+def test_seeds_give_mean_deviation_and_paired_delta(tmp_path, in_repository, finish):
+    track = load_track("quick", results=tmp_path, seeds=[0, 1, 2])
+    for seed, base, pne in ((0, 30.0, 31.0), (1, 32.0, 34.0), (2, 40.0, None)):
+        finish(run_of(track, "contrast_form", "base_r50", seed), miou=base)
+        if pne is not None:
+            finish(run_of(track, "contrast_form", "pne_r50", seed), miou=pne)
+    table = printed(track, "contrast_form")
+    found = cell(table, "pne_r50")
+    assert (found.value, found.seeds) == (32.5, 2)
+    assert found.spread == pytest.approx(4.5**0.5)
+    assert found.delta == pytest.approx(1.5)  # over the seeds that both have
+    assert found.notes == ("n = 2 of 3 seeds. Seed 2: not run yet.",)
+    assert any("n = 3 seeds" in remark for remark in table.remarks)
+
+
+def test_a_failed_run_prints_its_error(quick):
+    run = run_of(quick, "contrast_form", "pne_r50")
+    run.work_directory.mkdir(parents=True)
+    report = {"state": "failed", "iteration": 40, "iterations": 100, "error": "loss_contrast is nan at iteration 40"}
+    (run.work_directory / "progress.json").write_text(json.dumps(report))
+    found = cell(printed(quick, "contrast_form"), "pne_r50")
+    assert found.kind is CellKind.MISSING
+    assert found.notes == (r"Failed: loss\_contrast is nan at iteration 40",)
+
+
+def test_a_damaged_result_is_a_dash_that_names_the_file(quick, finish):
+    run = run_of(quick, "contrast_form", "pne_r50")
+    finish(run)
+    (run.directory / "single_scale.json").write_text('{"run": ')
+    found = cell(printed(quick, "contrast_form"), "pne_r50")
+    assert found.kind is CellKind.MISSING
+    assert "single\\_scale.json" in found.notes[0]
+
+
+def test_a_result_of_another_run_is_refused(quick, finish):
+    base, pne = (run_of(quick, "contrast_form", row) for row in ("base_r50", "pne_r50"))
+    finish(base)
+    shutil.copytree(base.directory, pne.directory)
+    assert cell(printed(quick, "contrast_form"), "pne_r50").kind is CellKind.MISSING
+
+
+def test_what_a_reader_must_know_stands_in_footnotes(quick, finish):
+    finish(run_of(quick, "contrast_form", "base_r50"))
+    finish(run_of(quick, "contrast_form", "asymmetric_r50"), code_sha256="0" * 64)
+    finish(run_of(quick, "contrast_form", "pne_r50"), healthy=False, active_fraction=0.43)
+    finish(run_of(quick, "contrast_form", "base_r101"), world_size=2, micro_batch=4)
+    table = printed(quick, "contrast_form")
+    assert cell(table, "base_r50").notes == ()
+    assert cell(table, "asymmetric_r50").notes == (STALE,)
+    assert "43" in cell(table, "pne_r50").notes[0]
+    assert "2 processes of 4 images" in cell(table, "base_r101").notes[0]
+    assert any("1 process of 8 images" in remark for remark in table.remarks)
+
+
+def test_an_evaluation_of_other_weights_is_marked(quick, finish):
+    run = run_of(quick, "contrast_form", "base_r50")
+    finish(run, weights_sha256="f" * 64)
+    assert "Outdated" in cell(printed(quick, "contrast_form"), "base_r50").notes[0]
+
+
+def test_time_and_weight_deviation_come_from_training(quick, finish):
+    finish(run_of(quick, "cityscapes", "deeplabv3"), time_s=0.25)
+    table = printed(quick, "cityscapes")
+    assert cell(table, "deeplabv3", "time").value == 0.25
+    assert any("Training time measured on made up" in remark for remark in table.remarks)
+    run = run_of(quick, "positive_weights", "logit")
+    finish(run, final_statistics={"weight_std": 1.5})
+    finish(run_of(quick, "positive_weights", "without"))
+    table = printed(quick, "positive_weights")
+    assert cell(table, "logit", "weight_std").value == 1.5
+    assert cell(table, "without", "weight_std").kind is CellKind.EMPTY  # nothing is weighed there
+
+
+def test_quoted_rows_have_no_measured_side(quick):
+    table = printed(quick, "cityscapes")
+    assert cell(table, "aaf", "val").kind is CellKind.EMPTY
+    assert cell(table, "aaf", "val", "published").kind is CellKind.QUOTED
+
+
+def test_the_settings_table_reads_the_resolved_configs(quick, tmp_path):
+    for track in (quick, load_track("paper", results=tmp_path)):
+        table = printed(track, "settings")
+        run = next(run for run in track.runs.values() if run.dataset == "ade20k")
+        assert cell(table, "iterations", "ade20k", "configured").value == run.iterations
+        assert cell(table, "batch_size", "ade20k", "configured").value == run.batch_size
+        lr = track.config(run.run).optim_wrapper.optimizer.lr
+        assert cell(table, "learning_rate", "ade20k", "configured").value == lr
+    # On the paper's track the configured side is what the paper prints, with other recipes named.
+    for record in table.records:
+        for column in ("cityscapes", "coco_stuff", "ade20k"):
+            printed_value = float(record.cells[Side(column, "published")].text.replace(",", ""))
+            assert record.cells[Side(column, "configured")].value == printed_value
+    assert "upernet" in cell(table, "learning_rate", "coco_stuff", "configured").notes[0]
+
+
+def test_external_scores_appear_on_comparable_tracks_alone(quick, tmp_path):
+    paper = load_track("paper", results=tmp_path)
+    run = run_of(paper, "cityscapes", "deeplabv3_pne")
+    url = "https://example.org/results?id=1_2"
+    scores = [
+        ExternalScore(run=run.run, miou=79.5, date="2026-01-31", url=url),
+        ExternalScore(table="cityscapes", row="deeplabv3", miou=78.0, date="2026-01-30", url=url),
+    ]
+    table = printed(paper, "cityscapes", scores)
+    found = cell(table, "deeplabv3_pne", "test", "external")
+    assert (found.kind, found.value, found.delta, found.bold) == (CellKind.EXTERNAL, 79.5, 1.5, True)
+    assert "2026-01-31" in found.notes[0]
+    assert cell(table, "ocrnet", "test", "external").kind is CellKind.MISSING
+    assert Side("test", "external") not in printed(quick, "cityscapes").sides
+
+
+def test_the_command_writes_three_files_a_table_and_a_document(tmp_path, in_repository, quick, finish, capsys):
+    finish(run_of(quick, "hyperparameters", "alpha_0_4"), miou=12.3456789)
+    arguments = ["--track", "quick", "--results", str(tmp_path), "--table", "hyperparameters"]
+    assert main(arguments) == 0
+    folder = tmp_path / "quick" / "tables"
+    names = [f"hyperparameters.{suffix}" for suffix in ("tex", "csv", "md")]
+    assert capsys.readouterr().out.split() == [str(folder / name) for name in (*names, "tables.tex")]
+    with (folder / "hyperparameters.csv").open(newline="") as stream:
+        rows = {row["row"]: row for row in csv.DictReader(stream)}
+    assert float(rows["alpha_0_4"]["miou_measured"]) == 12.3456789
+    assert rows["alpha_0_6"]["miou_measured_kind"] == "missing"
+    assert "12.3" in (folder / "hyperparameters.md").read_text()
+
+
+def test_wrong_names_are_one_clear_error(tmp_path, in_repository, capsys):
+    assert main(["--track", "quick", "--results", str(tmp_path), "--table", "hyperparameter"]) == 2
+    assert "did you mean hyperparameters?" in capsys.readouterr().err
+    assert main(["--track", "camvid", "--results", str(tmp_path), "--table", "ade20k"]) == 2
+    assert "not offered" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex on this machine")
+@pytest.mark.parametrize("published", [False, True])
+def test_the_document_compiles(published, tmp_path, in_repository, finish):
+    track = load_track("quick", results=tmp_path, seeds=[0, 1])
+    for index, run in enumerate(track.runs.values()):
+        if index % 3 == 0:
+            finish(run, device="50% of a_{weird} ~device^ #1 & <co> \\ $5 “quoted” 漢")
+        if index % 3 == 1:
+            run.work_directory.mkdir(parents=True)
+            error = "No space left on device: '/data_1/x' [Errno 28] {} % & # ~ ^ \\"
+            (run.work_directory / "progress.json").write_text(json.dumps({"state": "failed", "error": error}))
+    arguments = ["--track", "quick", "--results", str(tmp_path), "--seeds", "0,1"]
+    assert main([*arguments, "--published"] if published else arguments) == 0
+    folder = tmp_path / ("published" if published else "quick") / "tables"
+    assert compile_latex(folder, "tables.tex").stat().st_size > 10_000
+    log = (folder / "tables.log").read_text(errors="replace")
+    assert "Overfull" not in log
+    assert "undefined" not in log
+
+
+def compile_latex(folder: Path, name: str) -> Path:
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", name]
+    for _ in range(2):  # the second pass resolves citations
+        result = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=120)
+        assert result.returncode == 0, result.stdout[-3000:]
+    return (folder / name).with_suffix(".pdf")
