@@ -134,8 +134,9 @@ class PositionSeeded:
             raise TypeError(f"PositionSeeded expects a Draw from PositionedInfiniteSampler, got {draw!r}")
         python, legacy, tensors = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
         try:
+            # Python's and numpy's generators are the same algorithm: the same key would give the same numbers.
             random.seed(draw.seed)
-            np.random.seed([draw.seed & 0xFFFFFFFF, draw.seed >> 32])  # noqa: NPY002
+            np.random.seed([1, draw.seed & 0xFFFFFFFF, draw.seed >> 32])  # noqa: NPY002
             torch.default_generator.manual_seed(draw.seed)  # torch.manual_seed would reseed CUDA too
             return self.dataset[draw.index]
         finally:

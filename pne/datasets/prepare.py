@@ -7,8 +7,7 @@ all, so that an interrupted preparation is simply started again.
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from pne.datasets import cityscapes, coco_stuff10k
@@ -76,7 +75,7 @@ def prepare(
     root : Path
         Its folder.
     workers : int
-        Number of processes.
+        Number of threads.
     progress : callable
         Called with the number of finished and of all files, after each file.
 
@@ -91,16 +90,11 @@ def prepare(
         On the first file that is missing, unreadable or holds impossible values.
     """
     due = tasks(dataset, Path(root))
-    if workers <= 1 or len(due) < 2:
-        for number, task in enumerate(due, 1):
-            _run(task)
-            progress(number, len(due))
-        return len(due)
-    with ProcessPoolExecutor(min(workers, len(due)), mp_context=get_context("spawn")) as pool:
+    with ThreadPoolExecutor(max(1, workers)) as pool:  # decoding and compressing release the interpreter's lock
         try:
-            for number, _ in enumerate(pool.map(_run, due, chunksize=min(16, 1 + len(due) // (4 * workers))), 1):
+            for number, _ in enumerate(pool.map(_run, due), 1):
                 progress(number, len(due))
-        except UserError:
+        except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
     return len(due)
@@ -116,7 +110,7 @@ def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(prog="python -m pne.datasets.prepare", description=__doc__)
     result.add_argument("dataset", choices=PREPARED, help="which data set")
     result.add_argument("--data-root", type=Path, required=True, metavar="DIR", help="its folder")
-    result.add_argument("--workers", type=int, default=1, help="processes (default: %(default)s)")
+    result.add_argument("--workers", type=int, default=1, help="threads (default: %(default)s)")
     return result
 
 

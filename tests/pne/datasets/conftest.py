@@ -1,0 +1,28 @@
+"""Fixtures of the data set tests: a private cache, and a small SyntheticStreet folder drawn once."""
+
+from pathlib import Path
+
+import pytest
+from mmengine.registry import init_default_scope
+
+from pne.datasets.synthetic_street import write
+
+
+@pytest.fixture(autouse=True)
+def _private_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep label caches of the tests out of the home folder and apart from each other."""
+    monkeypatch.setenv("PNE_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture(scope="session")
+def street(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``street_city`` on disk; tests that change it copy it first."""
+    folder = tmp_path_factory.mktemp("street") / "street_city"
+    assert write("street_city", folder)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _mmseg_scope() -> None:
+    """Look names of transforms up in mmsegmentation's registries, as a Runner does."""
+    init_default_scope("mmseg")

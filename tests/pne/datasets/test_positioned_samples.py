@@ -1,0 +1,240 @@
+"""Samples depend on the seed and their position: not on workers, ranks, resumes or the process's own randomness."""
+
+import random
+from itertools import islice
+
+import numpy as np
+import pytest
+import torch
+from mmengine.config import Config
+from mmengine.hooks import Hook
+from mmengine.model import BaseModel
+from mmengine.runner import Runner
+
+from pne.datasets.positioned import Draw, PositionedInfiniteSampler, PositionSeeded, sample_seed
+from pne.errors import UserError
+
+PIPELINE = [
+    {"type": "LoadImageFromFile"},
+    {"type": "LoadAnnotations"},
+    {"type": "RandomResize", "scale": (96, 64), "ratio_range": (0.5, 2.0), "keep_ratio": True},
+    {"type": "RandomCrop", "crop_size": (32, 32), "cat_max_ratio": 0.75},
+    {"type": "RandomFlip", "prob": 0.5},
+    {"type": "PhotoMetricDistortion"},
+    {"type": "PackSegInputs"},
+]
+
+
+class Numbers:
+    """A data set whose samples are the random numbers drawn for them."""
+
+    def __len__(self) -> int:
+        return 7
+
+    def __getitem__(self, index: int) -> tuple:
+        return index, random.random(), np.random.rand(), torch.rand(()).item()  # noqa: NPY002
+
+
+def dataloader(root, workers: int = 0, batch_size: int = 4) -> dict:
+    prefix = {"img_path": "img_dir/train", "seg_map_path": "ann_dir/train"}
+    inner = {"type": "StreetCityDataset", "data_root": str(root), "data_prefix": prefix, "pipeline": PIPELINE}
+    return {
+        "batch_size": batch_size,
+        "num_workers": workers,
+        "persistent_workers": workers > 0,
+        "sampler": {"type": "PositionedInfiniteSampler"},
+        "dataset": {"type": "PositionSeeded", "dataset": inner},
+    }
+
+
+def batches(root, number: int, *, skip: int = 0, seed: int = 0, **settings) -> list[torch.Tensor]:
+    loader = Runner.build_dataloader(dataloader(root, **settings), seed=seed)
+    loader.sampler.skip(skip)
+    return [torch.stack(batch["inputs"]) for batch in islice(iter(loader), number)]
+
+
+def sampler(rank: int = 0, world_size: int = 1, **settings) -> PositionedInfiniteSampler:
+    return PositionedInfiniteSampler(PositionSeeded(Numbers()), seed=3, rank=rank, world_size=world_size, **settings)
+
+
+def assert_equal(a: list[torch.Tensor], b: list[torch.Tensor]) -> None:
+    assert len(a) == len(b)
+    for x, y in zip(a, b, strict=True):
+        torch.testing.assert_close(x, y, rtol=0, atol=0)
+
+
+def test_batches_are_the_same_with_any_number_of_workers(street):
+    alone = batches(street, 6)
+    assert_equal(batches(street, 6, workers=2), alone)
+    assert_equal(batches(street, 6, workers=3), alone)
+
+
+def test_batches_after_a_skip_are_those_of_the_whole_stream(street):
+    whole = batches(street, 7)
+    assert_equal(batches(street, 4, skip=3 * 4), whole[3:])
+    assert_equal(batches(street, 4, skip=3 * 4, workers=2), whole[3:])
+
+
+def test_another_seed_gives_other_batches(street):
+    assert not torch.equal(batches(street, 1)[0], batches(street, 1, seed=1)[0])
+
+
+def test_the_same_image_is_augmented_anew_in_every_pass():
+    dataset = PositionSeeded(Numbers())
+    seen = [dataset[draw] for draw in islice(iter(sampler()), 21)]
+    assert len({value for _, *values in seen for value in values}) == 3 * 21
+
+
+@pytest.mark.parametrize("world_size", [2, 3, 4, 9])
+def test_ranks_share_the_stream_of_one(world_size):
+    alone = list(islice(iter(sampler()), 36))
+    shares = [list(islice(iter(sampler(r, world_size)), 36 // world_size)) for r in range(world_size)]
+    together = [draw for turn in zip(*shares, strict=True) for draw in turn]
+    assert together == alone
+
+
+def test_a_global_batch_is_the_same_set_whatever_ranks_and_micro_batches():
+    def global_batch(number: int, world_size: int, micro: int, steps: int) -> set[Draw]:
+        taken = world_size * micro * steps
+        assert taken == 12
+        start = number * micro * steps
+        return {
+            draw
+            for rank in range(world_size)
+            for draw in islice(iter(sampler(rank, world_size)), start, start + micro * steps)
+        }
+
+    for number in range(3):
+        whole = global_batch(number, 1, 12, 1)
+        assert global_batch(number, 2, 6, 1) == global_batch(number, 3, 2, 2) == global_batch(number, 1, 3, 4) == whole
+        assert {draw.position for draw in whole} == set(range(12 * number, 12 * number + 12))
+
+
+@pytest.mark.parametrize("skipped", [0, 1, 6, 7, 8, 20])
+@pytest.mark.parametrize("world_size", [1, 2, 9])
+def test_skip_counts_the_elements_of_the_own_rank(skipped, world_size):
+    rank = world_size - 1
+    resumed = sampler(rank, world_size)
+    resumed.skip(skipped)
+    whole = list(islice(iter(sampler(rank, world_size)), 40))
+    assert list(islice(iter(resumed), 40 - skipped)) == whole[skipped:]
+
+
+def test_every_pass_shows_every_sample_once():
+    stream = [draw.index for draw in islice(iter(sampler()), 70)]
+    laps = [stream[i : i + 7] for i in range(0, 70, 7)]
+    assert all(sorted(lap) == list(range(7)) for lap in laps)
+    assert len({tuple(lap) for lap in laps}) > 5
+    assert [draw.index for draw in islice(iter(sampler(shuffle=False)), 9)] == [0, 1, 2, 3, 4, 5, 6, 0, 1]
+
+
+def test_positions_have_seeds_of_their_own():
+    seeds = {sample_seed(seed, position) for seed in range(20) for position in range(500)}
+    assert len(seeds) == 10_000
+    assert all(0 <= seed < 2**64 for seed in seeds)
+
+
+def test_loading_leaves_the_randomness_of_the_process_alone():
+    def state() -> tuple:
+        return random.random(), np.random.rand(), torch.rand(()).item()  # noqa: NPY002
+
+    def seed_all() -> None:
+        random.seed(1)
+        np.random.seed(1)  # noqa: NPY002
+        torch.manual_seed(1)
+
+    seed_all()
+    expected = state()
+    seed_all()
+    PositionSeeded(Numbers())[Draw(0, 0, 99)]
+    assert state() == expected
+
+
+def test_randomness_is_put_back_after_an_error_too():
+    class Broken(Numbers):
+        def __getitem__(self, index: int) -> tuple:
+            raise OSError("disk gone")
+
+    torch.manual_seed(1)
+    expected = torch.rand(())
+    torch.manual_seed(1)
+    with pytest.raises(OSError, match="disk gone"):
+        PositionSeeded(Broken())[Draw(0, 0, 99)]
+    assert torch.rand(()) == expected
+
+
+def test_wrapper_shows_the_data_set_inside(street):
+    wrapped = Runner.build_dataloader(dataloader(street), seed=0).dataset
+    assert wrapped.metainfo["classes"][0] == "sky"
+    assert len(wrapped) == 200
+    assert not hasattr(wrapped, "no_such_thing")
+
+
+def test_misuse_is_refused_with_the_remedy(street):
+    with pytest.raises(UserError, match=r"wrapped as dict\(type='PositionSeeded', dataset=\.\.\.\), got Numbers"):
+        PositionedInfiniteSampler(Numbers(), seed=0)
+    with pytest.raises(TypeError, match="expects a Draw from PositionedInfiniteSampler, got 3"):
+        PositionSeeded(Numbers())[3]
+    with pytest.raises(ValueError, match="0 or more, got -1"):
+        sampler().skip(-1)
+
+
+def test_an_empty_data_set_is_refused():
+    class Empty(Numbers):
+        def __len__(self) -> int:
+            return 0
+
+    with pytest.raises(UserError, match="training data set is empty"):
+        PositionedInfiniteSampler(PositionSeeded(Empty()), seed=0)
+
+
+class Mean(BaseModel):
+    """One weight that follows the mean of the images."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(()))
+        self.seen: list[torch.Tensor] = []
+
+    def forward(self, inputs, data_samples, mode):
+        images = torch.stack(inputs).float()
+        self.seen.append(images)
+        return {"loss": (self.weight - images.mean() / 255) ** 2}
+
+
+class StopAfter(Hook):
+    def __init__(self, iterations: int) -> None:
+        self.iterations = iterations
+
+    def after_train_iter(self, runner, batch_idx, data_batch=None, outputs=None):
+        if runner.iter + 1 == self.iterations:
+            runner.train_loop.stop_training = True
+
+
+def run(street, work_dir, *, workers: int, resume: bool = False, stop: int | None = None) -> list[torch.Tensor]:
+    runner = Runner(
+        model=Mean(),
+        work_dir=str(work_dir),
+        train_dataloader=dataloader(street, workers=workers),
+        train_cfg={"type": "IterBasedTrainLoop", "max_iters": 6},
+        optim_wrapper={"optimizer": {"type": "SGD", "lr": 0.1}},
+        default_hooks={"checkpoint": {"type": "CheckpointHook", "interval": 3, "by_epoch": False}},
+        custom_hooks=[StopAfter(stop)] if stop else [],
+        randomness={"seed": 5},
+        default_scope="mmseg",
+        log_level="ERROR",
+        resume=resume,
+        experiment_name=f"positioned_{work_dir.name}_{resume}",
+        cfg=Config(),
+    )
+    runner.train()
+    return runner.model.seen
+
+
+def test_a_resumed_run_of_the_real_runner_sees_the_batches_it_would_have_seen(street, tmp_path):
+    whole = run(street, tmp_path / "whole", workers=0)
+    assert len(whole) == 6
+    first = run(street, tmp_path / "parts", workers=0, stop=4)
+    assert_equal(first, whole[:4])
+    rest = run(street, tmp_path / "parts", workers=2, resume=True)  # from the checkpoint of iteration 3
+    assert_equal(rest, whole[3:])

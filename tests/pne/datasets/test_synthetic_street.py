@@ -1,0 +1,266 @@
+"""Scenes follow from the seed alone, hold every class, and are found whole or not at all on disk."""
+
+import hashlib
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pne.datasets.doctor import check, fingerprint
+from pne.datasets.synthetic_street import IGNORE_INDEX, VARIANTS, Part, draw_scene, store, variant, verify, write
+from pne.datasets.synthetic_street.__main__ import main
+from pne.datasets.synthetic_street.canvas import Camera, Canvas
+from pne.errors import UserError
+
+CITY = VARIANTS["street_city"]
+
+# sha256 over image and label of scenes 0 to 2 of both splits. A change of the drawing changes them: raise
+# store.DRAWING with it, so that folders drawn before are recognised as old.
+DIGESTS = {
+    "street_city": "5d5d2f30e68382ddccaa1d371d9a09c7ae78d06a1fcd86b7df9629510ffdaac5",
+    "street_stuff": "ed168bd2993150d6b43eb124d63cfdeb8b5f3f2f71f1e2955a5e747490e860d4",
+    "street_scene": "ac65afe0f885e1d29c37a117128877240f20319a8f93f2795919115f5d5e9158",
+}
+
+
+def digest(name: str) -> str:
+    total = hashlib.sha256()
+    for split in ("train", "test"):
+        for index in range(3):
+            for array in draw_scene(VARIANTS[name], split, index):
+                total.update(array.tobytes())
+    return total.hexdigest()
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_draws_the_same_pixels_on_every_machine(name):
+    assert digest(name) == DIGESTS[name]
+
+
+def test_scene_does_not_depend_on_what_was_drawn_before():
+    first = draw_scene(CITY, "train", 3)
+    np.random.seed(5)  # noqa: NPY002
+    draw_scene(CITY, "test", 0)
+    for again, once in zip(draw_scene(CITY, "train", 3), first, strict=True):
+        np.testing.assert_array_equal(again, once)
+
+
+def test_seed_split_and_variant_each_give_other_scenes():
+    scenes = [
+        draw_scene(CITY, "train", 0),
+        draw_scene(CITY, "train", 1),
+        draw_scene(CITY, "test", 0),
+        draw_scene(CITY, "train", 0, seed=1),
+        draw_scene(replace(CITY, stream=9), "train", 0),
+    ]
+    assert len({image.tobytes() for image, _ in scenes}) == len(scenes)
+    assert len({label.tobytes() for _, label in scenes}) == len(scenes)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_scene_has_the_stated_form(name):
+    image, label = draw_scene(VARIANTS[name], "train", 0)
+    assert image.shape == (64, 96, 3)
+    assert image.dtype == np.uint8
+    assert label.shape == (64, 96)
+    assert label.dtype == np.uint8
+    border = np.concatenate([label[0], label[-1], label[:, 0], label[:, -1]])
+    assert (border == IGNORE_INDEX).all()
+    assert set(np.unique(label)) <= {*range(len(VARIANTS[name].classes)), IGNORE_INDEX}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_every_class_occurs_and_some_are_rare(name):
+    kind = VARIANTS[name]
+    labels = np.concatenate([draw_scene(kind, "test", i)[1].ravel() for i in range(kind.test)])
+    share = np.bincount(labels[labels != IGNORE_INDEX], minlength=len(kind.classes)) / len(labels)
+    assert (share > 0).all(), dict(zip(kind.classes, share, strict=True))
+    assert share.max() < 0.4
+    assert share.min() < 0.02
+
+
+def test_every_part_belongs_to_one_class_of_every_variant():
+    for kind in VARIANTS.values():
+        assert set(kind.parts) == set(Part)
+        assert set(kind.parts.values()) == set(range(len(kind.classes)))
+        assert len(set(kind.palette)) == len(kind.classes)
+        assert kind.test <= 60
+
+
+def test_labels_follow_what_is_painted_last():
+    canvas = Canvas(20, 20)
+    red, blue = np.array([200.0, 0, 0]), np.array([0, 0, 200.0])
+    canvas.rectangle(0, 20, 0, 20, Part.ROAD, red, 9)
+    canvas.rectangle(5, 10, 5, 10, Part.CAR, blue, 4)
+    assert (canvas.part == Part.CAR).sum() == 25
+    assert (canvas.part == Part.ROAD).sum() == 375
+    assert (canvas.colour[canvas.part == Part.CAR] == blue).all()
+    assert set(canvas.distance[canvas.part == Part.CAR]) == {4}
+
+
+def test_a_pole_thinner_than_a_pixel_is_still_drawn():
+    canvas = Canvas(20, 20)
+    canvas.rectangle(2, 18, 7.9, 8.0, Part.POLE, np.zeros(3), 30)
+    assert (canvas.part == Part.POLE).sum() == 16
+
+
+def test_far_things_are_smaller_and_nearer_to_the_horizon():
+    camera = Camera(horizon=30, centre=48, focal=100, height=1.5)
+    assert camera.row(0, 5) > camera.row(0, 20) > camera.horizon
+    assert camera.column(3, 5) - camera.centre == pytest.approx(4 * (camera.column(3, 20) - camera.centre))
+    assert camera.row(1.5, 7) == camera.horizon
+
+
+def test_written_files_hold_what_was_drawn(street):
+    for split in ("train", "test"):
+        images = sorted((street / "img_dir" / split).glob("*.png"))
+        labels = sorted((street / "ann_dir" / split).glob("*.png"))
+        assert [p.name for p in images] == [p.name for p in labels]
+        assert len(images) == getattr(CITY, split)
+    image, label = draw_scene(CITY, "test", 7)
+    with Image.open(street / "img_dir/test/test_0007.png") as picture:
+        np.testing.assert_array_equal(np.asarray(picture), image)
+    with Image.open(street / "ann_dir/test/test_0007.png") as picture:
+        np.testing.assert_array_equal(np.asarray(picture), label)
+        assert picture.getpalette()[:3] == list(CITY.palette[0])
+    meta = json.loads((street / "meta.json").read_text())
+    assert meta["classes"] == list(CITY.classes)
+    assert sum(meta["pixels"]["test"].values()) == 60 * 64 * 96
+
+
+def test_train_and_test_share_no_image(street):
+    digests = {
+        split: {hashlib.sha256(p.read_bytes()).digest() for p in (street / "img_dir" / split).iterdir()}
+        for split in ("train", "test")
+    }
+    assert len(digests["train"]) == CITY.train
+    assert not digests["train"] & digests["test"]
+
+
+def test_a_folder_that_is_there_is_left_alone(street):
+    before = {p: p.stat().st_mtime_ns for p in street.rglob("*")}
+    assert not write("street_city", street)
+    assert {p: p.stat().st_mtime_ns for p in street.rglob("*")} == before
+
+
+def test_fingerprint_survives_another_compression(street, tmp_path):
+    copy = shutil.copytree(street, tmp_path / "copy")
+    for path in copy.rglob("*.png"):
+        with Image.open(path) as picture:
+            picture.save(path, compress_level=0)
+    assert verify(copy) == verify(street)
+    assert fingerprint("street_city", copy) == fingerprint("street_city", street)
+
+
+def test_doctor_finds_the_drawn_set_healthy(street):
+    report = check("street_city", street)
+    assert not report.errors
+    assert not report.warnings
+    assert report.fingerprint == fingerprint("StreetCityDataset", street)
+
+
+def damage_pixels(folder: Path) -> str:
+    path = folder / "ann_dir/train/train_0003.png"
+    Image.fromarray(np.zeros((64, 96), np.uint8)).save(path)
+    return r"pixels of ann_dir/train/train_0003\.png are not those that were drawn"
+
+
+def damage_file(folder: Path) -> str:
+    path = folder / "img_dir/train/train_0004.png"
+    path.write_bytes(path.read_bytes()[:60])
+    return r"train_0004\.png: cannot be read as an image"
+
+
+def remove_file(folder: Path) -> str:
+    (folder / "img_dir/test/test_0001.png").unlink()
+    return r"img_dir/test/test_0001\.png is missing"
+
+
+def add_file(folder: Path) -> str:
+    shutil.copy(folder / "img_dir/test/test_0001.png", folder / "img_dir/test/mine.png")
+    return r"img_dir/test/mine\.png does not belong here"
+
+
+def damage_meta(folder: Path) -> str:
+    (folder / "meta.json").write_text("{")
+    return r"meta\.json: is not readable"
+
+
+def forge_fingerprint(folder: Path) -> str:
+    meta = json.loads((folder / "meta.json").read_text())
+    (folder / "meta.json").write_text(json.dumps(meta | {"fingerprint": "0" * 64}))
+    return r"meta\.json was changed"
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [damage_pixels, damage_file, remove_file, add_file, damage_meta, forge_fingerprint],
+    ids=lambda f: f.__name__,
+)
+def test_a_damaged_folder_is_refused_with_the_file_and_the_remedy(street, tmp_path, harm):
+    copy = shutil.copytree(street, tmp_path / "copy")
+    expected = harm(copy)
+    with pytest.raises(UserError, match=expected) as error:
+        write("street_city", copy)
+    assert "python -m pne.datasets.synthetic_street" in str(error.value)
+
+
+def test_another_data_set_in_the_folder_is_refused(street):
+    with pytest.raises(UserError, match="variant is 'street_city', wanted 'street_stuff'"):
+        write("street_stuff", street)
+    with pytest.raises(UserError, match="seed is 0, wanted 4"):
+        write("street_city", street, seed=4)
+
+
+def test_an_older_drawing_in_the_folder_is_refused(street, monkeypatch):
+    monkeypatch.setattr(store, "DRAWING", store.DRAWING + 1)
+    with pytest.raises(UserError, match="drawing is 1, wanted 2"):
+        write("street_city", street)
+
+
+def test_a_folder_with_something_else_is_refused_and_kept(tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(UserError, match=r"expected a SyntheticStreet data set with meta\.json"):
+        write("street_city", tmp_path)
+    assert (tmp_path / "thesis.tex").read_text() == "years of work"
+
+
+def test_an_interrupted_drawing_leaves_nothing_behind(tmp_path, monkeypatch):
+    def interrupted(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(store, "draw_scene", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write("street_city", tmp_path / "set")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_second_writer_that_was_slower_accepts_the_first_ones_folder(street, tmp_path, monkeypatch):
+    target = tmp_path / "set"
+
+    def overtaken(kind, folder, seed):
+        shutil.copytree(street, folder, dirs_exist_ok=True)
+        shutil.copytree(street, target)
+
+    monkeypatch.setattr(store, "_draw", overtaken)
+    assert not write("street_city", target)
+    assert verify(target) == verify(street)
+    assert [p.name for p in tmp_path.iterdir() if p.name != "cache"] == ["set"]
+
+
+def test_unknown_variant_names_the_known_ones():
+    with pytest.raises(UserError, match=r"street_town.*street_city, street_stuff, street_scene"):
+        variant("street_town")
+
+
+def test_command_line_reports_and_fails_without_a_traceback(street, tmp_path, capsys):
+    assert main(["--variant", "street_city", "--out", str(street)]) == 0
+    assert "already there" in capsys.readouterr().out
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "x").touch()
+    assert main(["--variant", "street_city", "--out", str(tmp_path / "set")]) == 2
+    assert capsys.readouterr().err.startswith("error: ")
