@@ -102,7 +102,8 @@ class ContrastHead:
         finally:
             self._taps = None
         features, logits, _ = self._choose(taps)
-        labels = self._stack_batch_gt(self._data_samples(*args, *kwargs.values())).squeeze(1)
+        samples = self._data_samples(*args, *kwargs.values())
+        labels = BaseDecodeHead._stack_batch_gt(self, samples).squeeze(1)  # a head's own may stack edges, too
         ignore_index = 255 if self.ignore_index is None else self.ignore_index
         losses.update(self.contrast(features, logits, labels, ignore_index=ignore_index))
         return losses

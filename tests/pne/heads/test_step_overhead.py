@@ -24,11 +24,13 @@ def run(benchmark: ModuleType, out: Path, *arguments: str) -> list[dict]:
     return [json.loads(line) for line in out.read_text().splitlines()]
 
 
-def test_times_every_model_variant_and_precision(benchmark: ModuleType, tmp_path: Path, capsys) -> None:
-    lines = run(benchmark, tmp_path / "new" / "lines.jsonl")
-    cases = [(line["model"], line["precision"]) for line in lines]
-    assert cases == [case for case in benchmark.CASES for _ in VARIANTS]
-    assert [line["variant"] for line in lines] == VARIANTS * len(benchmark.CASES)
+@pytest.mark.parametrize("precision", ["bf16", "fp32"])
+def test_times_every_model_and_variant(benchmark: ModuleType, tmp_path: Path, capsys, precision: str) -> None:
+    models = list(benchmark.CONFIGS) if precision == "bf16" else ["deeplabv3_r101"]
+    lines = run(benchmark, tmp_path / "new" / "lines.jsonl", "--precisions", precision, "--models", *models)
+    assert [line["model"] for line in lines] == [model for model in models for _ in VARIANTS]
+    assert {line["precision"] for line in lines} == {precision}
+    assert [line["variant"] for line in lines] == VARIANTS * len(models)
     assert all(line["time_s"] > 0 and line["steps"] == 2 and line["tiny"] and line["device"] for line in lines)
     assert all(line["ratio"] == pytest.approx(1) for line in lines if line["variant"] == "base")
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == lines
@@ -41,7 +43,7 @@ def test_says_what_the_budget_leaves_out(benchmark: ModuleType, tmp_path: Path) 
 
 
 def test_variants_share_the_weights_and_see_errors_in_a_tenth_of_the_pixels(benchmark: ModuleType) -> None:
-    models = benchmark.build_variants(benchmark.model_config("ocrnet_hrnetv2_w48", tiny=True), "cpu")
+    models = benchmark.build_variants(benchmark.model_config("ocrnet_hrnetv2_w48", tiny=True), "cpu", memory_size=20)
     shared = dict(models["base"].named_parameters())
     for name, model in models.items():
         own = dict(model.named_parameters())
