@@ -7,11 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from pne.losses.similarity import ABSENT
+from pne.losses.similarity import ABSENT, BLOCK, product
 
 __all__ = ["asymmetric_terms", "contrast_with_batch", "contrast_with_memory", "pixel_contrast", "pne_terms"]
-
-_BLOCK = 2**24  # similarities computed at once against a memory: 64 MiB in float32
 
 
 def _log_count(count: Tensor, dtype: torch.dtype) -> Tensor:
@@ -104,7 +102,7 @@ def contrast_with_batch(vectors: Tensor, classes: Tensor, valid: Tensor, tempera
     positive_similarity, negative_similarity : Tensor, shape (M,)
         Detached mean dot products with the positives and the negatives, 0 where there are none.
     """
-    similarity = vectors @ vectors.T
+    similarity = product(vectors, vectors.T)
     same = classes.unsqueeze(1) == classes
     pair = valid.unsqueeze(1) & valid
     negative = pair & ~same
@@ -140,7 +138,7 @@ def contrast_with_memory(
     if filled is None:
         filled = torch.ones(memory.shape[:2], dtype=torch.bool, device=memory.device)
     own = classes.unsqueeze(1) == torch.arange(len(memory), device=classes.device)  # (M, C)
-    rows = max(1, _BLOCK // max(1, len(vectors) * len(memory)))
+    rows = max(1, BLOCK // max(1, len(vectors) * len(memory)))
     blocks = zip(memory.split(rows, 1), filled.split(rows, 1), strict=True)
     if rows >= memory.shape[1] or not vectors.requires_grad:
         parts = [_block(vectors, classes, own, *block, temperature) for block in blocks]
@@ -166,7 +164,7 @@ def _block(
     vectors: Tensor, classes: Tensor, own: Tensor, memory: Tensor, filled: Tensor, temperature: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     classes_in_memory, rows, dim = memory.shape
-    similarity = (vectors @ memory.reshape(-1, dim).T).view(-1, classes_in_memory, rows)
+    similarity = product(vectors, memory.reshape(-1, dim).T).view(-1, classes_in_memory, rows)
     negative = filled & ~own.unsqueeze(2)
     repulsion = torch.logsumexp((similarity / temperature).masked_fill(~negative, ABSENT).flatten(1), 1)
     index = classes.view(-1, 1, 1).expand(-1, 1, rows)

@@ -8,7 +8,7 @@ from torch import Tensor
 from pne.losses.draw import Draw, draw_pairs
 from pne.losses.inputs import check_inputs
 from pne.losses.module import ContrastLoss
-from pne.losses.similarity import gather_pixels, normalise, pick
+from pne.losses.similarity import gather_pixels, normalise, pair_cosines, pick
 
 __all__ = ["MisclassifiedContrast"]
 
@@ -42,10 +42,9 @@ class MisclassifiedContrast(ContrastLoss):
         options = self.options
         draw = draw_pairs(embeddings, logits, labels, options, ignore_index, generator)
         anchor, sample = self._gather(embeddings, draw)
-        cosine = torch.bmm(anchor.transpose(1, 2), sample)  # (B, A, S)
-        pairs = cosine.gather(2, torch.cat([draw.positive, draw.negative], 2))
+        pairs = pair_cosines(anchor, sample, torch.cat([draw.positive, draw.negative], 2))
         positive, negative = pairs.split(options["num_samples"], 2)  # (B, A, K) each
-        weight = self._weigh(logits, draw, cosine.dtype)
+        weight = self._weigh(logits, draw, pairs.dtype)
         pair_weight = None if weight is None else pick(weight, draw.positive)
         terms = self._terms(positive, negative, draw.positive_count, draw.negative_count, pair_weight)
 

@@ -9,7 +9,7 @@ from pne.losses.anchors import Anchors
 from pne.losses.inputs import PixelClasses
 from pne.losses.ordering import LAST
 from pne.losses.samples import ClassSamples
-from pne.losses.similarity import gather_pixels, normalise
+from pne.losses.similarity import BLOCK, gather_pixels, normalise
 
 __all__ = ["hardest_pixels", "pool_samples"]
 
@@ -81,9 +81,13 @@ def hardest_pixels(
     )
     everything = embeddings.flatten(2).to(unit.dtype)
     length = torch.linalg.vector_norm(everything, dim=1, keepdim=True).clamp(min=1e-12)
-    similarity = (
-        torch.bmm(centre.transpose(1, 2), everything) / length
-    )  # (B, G, N), in multiples of the centre's length
-    candidate = pixels.correct.unsqueeze(1) & (pixels.label.unsqueeze(1) != label.unsqueeze(2))
-    best = similarity.masked_fill_(~candidate, -torch.inf).topk(min(num_samples, candidate.shape[2]), dim=2)
-    return best.indices, torch.isfinite(best.values).sum(2)
+    other = (~pixels.correct).unsqueeze(1)
+    indices, available = [], []
+    rows = max(1, BLOCK // (batch * everything.shape[2]))
+    for some, own in zip(centre.split(rows, 2), label.split(rows, 1), strict=True):  # one block at common sizes
+        similarity = torch.bmm(some.transpose(1, 2), everything) / length  # in multiples of the centre's length
+        similarity.masked_fill_(other | (pixels.label.unsqueeze(1) == own.unsqueeze(2)), -torch.inf)
+        best = similarity.topk(min(num_samples, similarity.shape[2]), dim=2)
+        indices.append(best.indices)
+        available.append(torch.isfinite(best.values).sum(2))
+    return torch.cat(indices, 1), torch.cat(available, 1)

@@ -1,0 +1,48 @@
+"""Small random batches with coherent labels, mistaken pixels and ignored ones."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+Batch = tuple[Tensor, Tensor, Tensor]
+
+
+def make_batch(
+    images: int = 2,
+    dim: int = 6,
+    classes: int = 4,
+    height: int = 9,
+    width: int = 11,
+    error_rate: float = 0.3,
+    ignored: float = 0.1,
+    scale: int = 1,
+    seed: int = 0,
+    dtype: torch.dtype = torch.float64,
+) -> Batch:
+    """Draw embeddings (B, D, h, w), logits (B, C, h, w) and labels (B, scale * h, scale * w).
+
+    Labels come in blocks of three columns; a share `error_rate` of pixels is predicted as a random class.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    blocks = torch.randint(classes, (images, height, width // 3 + 1), generator=generator)
+    label = blocks.repeat_interleave(3, 2)[:, :, :width]
+    mistaken = torch.rand(label.shape, generator=generator) < error_rate
+    other = torch.randint(classes, label.shape, generator=generator)
+    predicted = torch.where(mistaken, other, label)
+    logits = torch.randn(images, classes, height, width, generator=generator, dtype=torch.float64)
+    logits.scatter_add_(1, predicted.unsqueeze(1), torch.full_like(logits[:, :1], 6.0))
+    centres = torch.randn(classes, dim, generator=generator, dtype=torch.float64)
+    embeddings = centres[label].permute(0, 3, 1, 2)
+    embeddings = embeddings + torch.randn(embeddings.shape, generator=generator, dtype=torch.float64)
+    label = torch.where(torch.rand(label.shape, generator=generator) < ignored, 255, label)
+    label = label.repeat_interleave(scale, 1).repeat_interleave(scale, 2)
+    return embeddings.to(dtype).contiguous(), logits.to(dtype), label
+
+
+def evaluate(loss: torch.nn.Module, batch: Batch, seed: int = 0, **kwargs: int) -> tuple[Tensor, Tensor]:
+    """Return value and gradient of a loss, drawn with a generator of this seed."""
+    embeddings = batch[0].detach().clone().requires_grad_()
+    value = loss(embeddings, *batch[1:], generator=torch.Generator().manual_seed(seed), **kwargs)
+    (gradient,) = torch.autograd.grad(value, embeddings)
+    return value.detach(), gradient

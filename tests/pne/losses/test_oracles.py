@@ -1,0 +1,83 @@
+"""Values and gradients of the original implementations and of the paper's equations, stored beside the repository."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from pne.losses import AsymmetricContrastLoss, PNELoss
+from pne.losses.functional import pixel_contrast
+
+COUNTS = {"pne_authors": 12, "pne_paper": 2, "asymmetric": 1, "cipc": 10}
+
+
+def oracle_files(shared: Path, kind: str) -> list[Path]:
+    files = sorted((shared / "oracles").glob(f"{kind}_*.npz"))
+    assert len(files) >= COUNTS[kind], f"expected at least {COUNTS[kind]} files {kind}_*.npz in {shared / 'oracles'}"
+    return files
+
+
+def compare(name: str, value: float, gradient: np.ndarray, expected: float, expected_gradient: np.ndarray, exact: bool):
+    if abs(expected) < 1e-6:  # nothing to contrast: the original leaves a trace of the connected graph
+        assert value == 0, name
+        assert not gradient.any(), name
+        return
+    tolerance = {"rel": 0, "abs": 1e-9} if exact else {"rel": 1e-4}
+    assert value == pytest.approx(expected, **tolerance), name
+    error = np.abs(gradient - expected_gradient).max() / np.abs(expected_gradient).max()
+    assert error <= (2e-6 if exact else 1e-4), f"{name}: gradient off by {error:.2g} of its largest entry"
+
+
+def build(kind: str, options: dict) -> torch.nn.Module:
+    if kind == "pne_authors":
+        assert options["cal_gate"] == [0, 199]
+        patch = options["patch_size"]
+        preset = {"temperature": options["temp"], "num_samples": patch, "anchors_per_set": patch}
+        return PNELoss.from_preset("authors", **preset)
+    if kind == "pne_paper":
+        weight = None if options["weight"] == "none" else options["weight"]
+        return PNELoss(temperature=options["temperature"], positive_weight=weight)
+    return AsymmetricContrastLoss(temperature=options["temperature"])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("kind", ["pne_authors", "pne_paper", "asymmetric"])
+def test_equals_the_stored_losses_of_misclassified_pixels(shared, kind, dtype):
+    for path in oracle_files(shared, kind):
+        data = np.load(path)
+        options = json.loads(str(data["options"]))
+        loss = build(kind, options)
+        embeddings = torch.from_numpy(data["embeddings"]).to(dtype).requires_grad_()
+        logits = torch.from_numpy(data["logits"]).to(dtype)
+        value = loss(embeddings, logits, torch.from_numpy(data["labels"]), ignore_index=options["ignore_index"])
+        value.backward()
+        factor = options.get("loss_weight", 1.0)
+        expected = float(data["loss_float64"] if "loss_float64" in data else data["loss"]) / factor
+        exact = dtype == torch.float64
+        compare(path.name, value.item(), embeddings.grad.numpy(), expected, data["grad_embeddings"] / factor, exact)
+        assert loss.statistics["sets"] == int(data["num_sets"]), path.name
+        if kind != "pne_authors":
+            assert loss.statistics["anchors"] == int(data["num_anchor_pixels"]), path.name
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_equals_the_stored_pixel_contrasts(shared, dtype):
+    for path in oracle_files(shared, "cipc"):
+        data = np.load(path)
+        options = json.loads(str(data["options"]))
+        vectors = torch.from_numpy(data["X"]).to(dtype).requires_grad_()
+        memory = torch.from_numpy(data["memory"]).to(dtype) if options["memory"] else None
+        value = pixel_contrast(
+            vectors,
+            torch.from_numpy(data["y"]),
+            memory,
+            temperature=options["temperature"],
+            base_temperature=options["base_temperature"],
+        )
+        value.backward()
+        exact = dtype == torch.float64
+        compare(path.name, value.item(), vectors.grad.numpy(), float(data["loss_float64"]), data["grad_X"], exact)

@@ -1,0 +1,273 @@
+"""The losses of misclassified pixels against plain loops, for every option."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from loss_reference import AnchorPairs, classify, find_sets, list_pairs, reference_loss
+from loss_scenes import evaluate, make_batch
+
+from pne.losses import AsymmetricContrastLoss, PNELoss, sample_pairs
+
+FIXED = {
+    "temperature": st.sampled_from([0.1, 0.5, 1.0, 10.0]),
+    "detach_samples": st.booleans(),
+    "detach_anchor_norm": st.booleans(),
+    "anchor_sets": st.sampled_from(["individual", "mixed"]),
+    "reduction": st.sampled_from(["anchor_mean", "set_size"]),
+    "empty_negatives": st.sampled_from(["drop", "anchors"]),
+    "max_set_size": st.sampled_from([None, 1, 3, 6]),
+    "positive_weight": st.sampled_from([None, "softmax", "logit"]),
+    "normalize_weight": st.booleans(),
+}
+RASTER = {
+    **FIXED,
+    "sampling": st.just("raster"),
+    "num_samples": st.sampled_from([1, 4, 7, 100]),
+    "max_anchors": st.sampled_from([None, 1, 8, 200]),
+    "anchors_per_set": st.sampled_from([None, 1, 2, 5, 100]),
+    "negatives": st.sampled_from(["corresponding", "hard"]),
+}
+EVERYTHING = {
+    **FIXED,
+    "sampling": st.just("random"),
+    "num_samples": st.sampled_from([99, 120]),
+    "max_anchors": st.sampled_from([None, 200]),
+    "anchors_per_set": st.sampled_from([None, 99]),
+    "negatives": st.sampled_from(["corresponding", "random"]),
+}
+SCENES = {
+    "images": st.integers(1, 3),
+    "classes": st.sampled_from([2, 3, 5, 12]),
+    "error_rate": st.sampled_from([0.05, 0.4, 0.9]),
+    "ignored": st.sampled_from([0.0, 0.3]),
+    "scale": st.integers(1, 2),
+    "seed": st.integers(0, 1000),
+}
+
+
+def build(options, asymmetric):
+    if not asymmetric:
+        return PNELoss(**options)
+    return AsymmetricContrastLoss(
+        **{name: value for name, value in options.items() if name not in ("positive_weight", "normalize_weight")}
+    )
+
+
+def check(loss, batch, pairs, seed=0):
+    value, gradient = evaluate(loss, batch, seed)
+    embeddings = batch[0].clone().requires_grad_()
+    asymmetric = isinstance(loss, AsymmetricContrastLoss)
+    expected = reference_loss(embeddings, batch[1], pairs, loss.options, asymmetric)
+    (expected_gradient,) = torch.autograd.grad(expected, embeddings)
+    torch.testing.assert_close(value, expected.detach(), rtol=1e-9, atol=1e-12)
+    scale = expected_gradient.abs().max().clamp(min=1e-12)
+    torch.testing.assert_close(gradient / scale, expected_gradient / scale, rtol=0, atol=1e-8)
+    assert loss.statistics["anchors"] == len(pairs)
+    assert loss.statistics["sets"] == len({(pair.image, pair.anchor_set) for pair in pairs})
+
+
+@pytest.mark.parametrize("asymmetric", [False, True])
+@settings(max_examples=60, deadline=None)
+@given(options=st.fixed_dictionaries(RASTER), scene=st.fixed_dictionaries(SCENES))
+def test_raster_sampling_equals_plain_loops(asymmetric, options, scene):
+    batch, loss = make_batch(**scene), build(options, asymmetric)
+    check(loss, batch, list_pairs(*batch, loss.options))
+
+
+@pytest.mark.parametrize("asymmetric", [False, True])
+@settings(max_examples=60, deadline=None)
+@given(options=st.fixed_dictionaries(EVERYTHING), scene=st.fixed_dictionaries(SCENES))
+def test_limits_that_take_everything_equal_plain_loops(asymmetric, options, scene):
+    batch, loss = make_batch(**scene), build(options, asymmetric)
+    check(loss, batch, list_pairs(*batch, loss.options))
+
+
+RANDOM = {
+    **FIXED,
+    "sampling": st.sampled_from(["random", "raster"]),
+    "num_samples": st.sampled_from([1, 4, 7, 100]),
+    "max_anchors": st.sampled_from([None, 1, 8, 200]),
+    "anchors_per_set": st.sampled_from([None, 1, 2, 5]),
+    "negatives": st.sampled_from(["corresponding", "hard", "random"]),
+}
+
+
+def as_pairs(sample, sets, options):
+    """Bring drawn pairs to the form of the reference, and check that each was allowed."""
+    pairs = []
+    rows = zip(*(getattr(sample, name).tolist() for name in sample.__dataclass_fields__), strict=True)
+    for image, anchor, predicted, label, times, positive, positive_count, negative, negative_count in rows:
+        key = (label,) if options["anchor_sets"] == "mixed" else (label, predicted)
+        members, positives, negatives = sets[image][key]
+        assert anchor in members
+        drawn = []
+        for pixels, counts, candidates in (
+            (positive, positive_count, positives),
+            (negative, negative_count, negatives or members),
+        ):
+            chosen = [pixel for pixel, count in zip(pixels, counts, strict=True) if count]
+            assert set(chosen) <= set(candidates)
+            assert len(set(chosen)) == len(chosen)
+            if candidates is not members:
+                assert len(chosen) == min(options["num_samples"], len(candidates))
+            if options["sampling"] == "raster":
+                assert sum(counts) == options["num_samples"]
+                assert max(counts) - min(count for count in counts if count) <= 1
+            else:
+                assert set(counts) <= {0, 1}
+            drawn.append([pixel for pixel, count in zip(pixels, counts, strict=True) for _ in range(count)])
+        pairs.append(AnchorPairs(image, anchor, times, key, len(members), *drawn))
+    return pairs
+
+
+@pytest.mark.parametrize("asymmetric", [False, True])
+@settings(max_examples=60, deadline=None)
+@given(options=st.fixed_dictionaries(RANDOM), scene=st.fixed_dictionaries(SCENES))
+def test_random_sampling_equals_plain_loops_over_the_drawn_pairs(asymmetric, options, scene):
+    batch, loss = make_batch(**scene), build(options, asymmetric)
+    sets = [find_sets(label, predicted, loss.options) for label, predicted in zip(*classify(*batch[1:]), strict=True)]
+    sample = sample_pairs(loss, *batch, generator=torch.Generator().manual_seed(5))
+    pairs = as_pairs(sample, sets, loss.options)
+    check(loss, batch, pairs, seed=5)
+
+    limit = options["max_set_size"] or 1000
+    kept = [{k: len(s[0]) for k, s in image.items() if len(s[0]) <= limit} for image in sets]
+    per_set = options["anchors_per_set"] or 1000
+    for image, sizes in enumerate(kept):
+        drawn = [pair for pair in pairs if pair.image == image]
+        available = sum(min(size, per_set) for size in sizes.values())
+        assert len(drawn) == min(available, options["max_anchors"] or 1000)
+        assert len({pair.anchor for pair in drawn}) == len(drawn)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    sets=st.sampled_from(["individual", "mixed"]),
+    sampling=st.sampled_from(["raster", "random"]),
+    seed=st.integers(0, 99),
+)
+def test_hard_negatives_are_the_most_similar_candidates(sets, sampling, seed):
+    batch = make_batch(images=1, classes=4, seed=seed)
+    loss = PNELoss(anchor_sets=sets, negatives="hard", sampling=sampling, num_samples=5)
+    sample = sample_pairs(loss, *batch, generator=torch.Generator().manual_seed(0))
+    unit = torch.nn.functional.normalize(batch[0][0].flatten(1), dim=0).T
+    label, predicted = (image[0] for image in classify(*batch[1:]))
+    for row in range(len(sample.anchor)):
+        mate = sample.label == sample.label[row]
+        if sets == "individual":
+            mate &= sample.predicted == sample.predicted[row]
+        similarity = unit @ unit[sample.anchor[mate]].mean(0)
+        own = int(sample.label[row])
+        candidates = [i for i in range(len(label)) if label[i] == predicted[i] != own]
+        best = sorted(candidates, key=lambda i: -float(similarity[i]))[:5]
+        assert sample.negative[row].tolist() == best
+
+
+def test_statistics_describe_the_drawn_pairs():
+    batch = make_batch(images=3, seed=4)
+    loss = PNELoss(num_samples=6, max_anchors=9)
+    evaluate(loss, batch, seed=2)
+    sample = sample_pairs(loss, *batch, generator=torch.Generator().manual_seed(2))
+    unit = torch.nn.functional.normalize(batch[0].flatten(2), dim=1)
+    probability = batch[1].softmax(1).amax(1).flatten(1)
+    rows = range(len(sample.anchor))
+
+    def mean_cosine(pixels):
+        means = []
+        for row in rows:
+            image, chosen = sample.image[row], pixels[row][pixels[row] >= 0]
+            means.append((unit[image, :, sample.anchor[row]] @ unit[image][:, chosen]).mean())
+        return torch.stack(means).mean().float()
+
+    drawn = {(int(sample.image[row]), int(i)) for row in rows for i in sample.positive[row] if i >= 0}
+    weights = torch.stack([probability[image, pixel] for image, pixel in sorted(drawn)])
+    expected = {
+        "anchors": torch.tensor(float(len(sample.anchor))),
+        "sets": torch.tensor(float(len(torch.stack([sample.image, sample.label, sample.predicted]).unique(dim=1).T))),
+        "positive_similarity": mean_cosine(sample.positive),
+        "negative_similarity": mean_cosine(sample.negative),
+        "weight_mean": weights.mean().float(),
+        "weight_std": weights.std(correction=0).float(),
+    }
+    assert list(loss.statistics) == list(expected)
+    for name, value in expected.items():
+        torch.testing.assert_close(loss.statistics[name], value, rtol=1e-6, atol=1e-7)
+        assert not loss.statistics[name].requires_grad
+
+
+def test_statistics_have_the_same_keys_for_all_batches():
+    batch = make_batch()
+    loss = PNELoss()
+    evaluate(loss, batch)
+    keys = list(loss.statistics)
+    evaluate(loss, (*batch[:2], torch.full_like(batch[2], 255)))
+    assert list(loss.statistics) == keys
+    assert all(value == 0 for value in loss.statistics.values())
+
+
+CHANGES = {
+    "temperature": 0.5,
+    "num_samples": 3,
+    "max_anchors": 5,
+    "max_set_size": 4,
+    "anchors_per_set": 2,
+    "sampling": "raster",
+    "detach_samples": True,
+    "detach_anchor_norm": True,
+    "anchor_sets": "mixed",
+    "negatives": "hard",
+    "positive_weight": "logit",
+    "normalize_weight": False,
+    "reduction": "set_size",
+    "empty_negatives": "anchors",
+}
+
+
+@pytest.mark.parametrize("loss_class", [PNELoss, AsymmetricContrastLoss])
+def test_every_option_changes_value_or_gradient(loss_class):
+    embeddings, logits, labels = make_batch(seed=3, classes=6, error_rate=0.5)
+    logits[:, 5] -= 20  # class 5 is never predicted rightly
+    logits[:, 5, 0, :5] += 60  # but sometimes wrongly
+    labels[:, 0, :5], labels[:, 1, 0] = 0, 5
+    logits[:, :, 2, :8] = 0
+    logits[:, 0, 2, :8], labels[:, 2, :8] = 9.0, 0
+    batch = (embeddings, logits, labels)
+    value, gradient = evaluate(loss_class(), batch)
+    for name in loss_class().options:
+        changed_value, changed_gradient = evaluate(loss_class(**{name: CHANGES[name]}), batch)
+        if name.startswith("detach"):
+            torch.testing.assert_close(changed_value, value, msg=name)
+            assert not torch.allclose(changed_gradient, gradient), name
+        else:
+            assert not torch.isclose(changed_value, value, rtol=1e-6), name
+
+
+def test_no_weight_differs_from_the_other_weights():
+    batch = make_batch(seed=3)
+    values = [evaluate(PNELoss(positive_weight=weight), batch)[0] for weight in (None, "softmax", "logit")]
+    assert len({round(float(value), 8) for value in values}) == 3
+
+
+def test_presets():
+    authors = PNELoss.from_preset("authors", temperature=2)
+    assert (authors.temperature, authors.max_set_size, authors.sampling) == (2.0, 199, "raster")
+    assert PNELoss.from_preset("paper").options == PNELoss().options
+    assert repr(PNELoss(temperature=2)) == "PNELoss(temperature=2.0)"
+    with pytest.raises(
+        ValueError, match=r"autors is no preset of PNELoss; did you mean authors\? allowed: paper, authors"
+    ):
+        PNELoss.from_preset("autors")
+    with pytest.raises(ValueError, match="temprature is no option of PNELoss; did you mean temperature"):
+        PNELoss(temprature=1)
+    with pytest.raises(ValueError, match="option temperature must be a finite number >= 1e-06; got 0"):
+        PNELoss.from_preset("authors", temperature=0)
+
+
+def test_loss_of_a_subclass_has_the_options_of_its_base():
+    class OwnLoss(PNELoss):
+        pass
+
+    assert OwnLoss(temperature=2).options == PNELoss(temperature=2).options

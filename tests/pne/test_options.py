@@ -1,0 +1,98 @@
+"""The table of options: defaults, checks, presets, and what identifies a setting."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+
+import pytest
+
+from pne.options import LOSSES, PRESETS, Option, OptionError, non_default_options, resolve_options
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_defaults_are_allowed_and_plain(loss):
+    for name, option in LOSSES[loss].items():
+        assert option.name == name
+        assert option.accepts(option.default)
+        assert option.doc.endswith(".")
+    assert resolve_options(loss, {}) == {name: option.default for name, option in LOSSES[loss].items()}
+    assert json.loads(json.dumps(resolve_options(loss, {}))) == resolve_options(loss, {})
+    for preset, options in PRESETS[loss].items():
+        assert resolve_options(loss, {}, preset) == resolve_options(loss, options)
+
+
+def test_the_presets():
+    assert non_default_options("PNELoss", {}, "paper") == {}
+    assert non_default_options("PNELoss", {"num_samples": 100}, "authors") == dict(PRESETS["PNELoss"]["authors"])
+    assert resolve_options("PNELoss", {"max_anchors": 7}, "authors")["max_anchors"] == 7
+
+
+def test_only_differences_identify_a_setting():
+    assert non_default_options("PNELoss", {"temperature": 1, "sampling": "random"}) == {}
+    assert non_default_options("PNELoss", {"temperature": 2}) == {"temperature": 2.0}
+    assert isinstance(resolve_options("PNELoss", {"temperature": 2})["temperature"], float)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"temperature": 0}, "PNELoss: option temperature must be a finite number >= 1e-06; got 0"),
+        ({"temperature": float("nan")}, "got nan"),
+        ({"temperature": float("inf")}, "got inf"),
+        ({"temperature": "1"}, "a finite number >= 1e-06; got '1'"),
+        ({"temperature": None}, "got None"),
+        ({"temperature": True}, "got True"),
+        ({"num_samples": 0}, "PNELoss: option num_samples must be an integer >= 1; got 0"),
+        ({"num_samples": 2.0}, "an integer >= 1; got 2.0"),
+        ({"num_samples": None}, "an integer >= 1; got None"),
+        ({"max_anchors": True}, "an integer >= 1 | None; got True"),
+        ({"detach_samples": 1}, "True | False; got 1"),
+        ({"sampling": "Random"}, "'random' | 'raster'; got 'Random'"),
+        ({"positive_weight": "none"}, "'softmax' | 'logit' | None; got 'none'"),
+    ],
+)
+def test_wrong_values(options, message):
+    with pytest.raises(OptionError) as error:
+        resolve_options("PNELoss", options)
+    assert message in str(error.value)
+    assert error.value.loss == "PNELoss"
+    assert error.value.option == next(iter(options))
+    assert error.value.allowed in str(error.value)
+
+
+def test_wrong_names():
+    with pytest.raises(OptionError, match="PNEloss is no loss; did you mean PNELoss\\? allowed: PNELoss, Asym"):
+        resolve_options("PNEloss", {})
+    with pytest.raises(OptionError, match="swa is no option of PixelContrastLoss; allowed: temperature, base_temp"):
+        resolve_options("PixelContrastLoss", {"swa": 1})
+    with pytest.raises(
+        OptionError, match=r"papr is no preset of PNELoss; did you mean paper\? allowed: paper, authors"
+    ):
+        resolve_options("PNELoss", {}, "papr")
+    with pytest.raises(OptionError, match=r"paper is no preset of PixelContrastLoss; allowed: \(there are none\)"):
+        resolve_options("PixelContrastLoss", {}, "paper")
+    with pytest.raises(OptionError, match="3 is no option of PNELoss"):
+        resolve_options("PNELoss", {3: 1})
+
+
+def test_bounds_of_numbers():
+    share = Option("share", "float", 0.5, minimum=0, maximum=1, exclusive=True)
+    assert share.allowed == "a finite number > 0 and <= 1"
+    assert [share.accepts(value) for value in (0, 0.1, 1, 1.1)] == [False, True, True, False]
+    assert Option("x", "int", 1, maximum=3).allowed == "an integer <= 3"
+
+
+def test_the_tables_cannot_be_changed():
+    with pytest.raises(TypeError):
+        LOSSES["PNELoss"]["temperature"] = None
+    with pytest.raises(AttributeError):
+        LOSSES["PNELoss"]["temperature"].default = 2
+
+
+def test_errors_travel_between_processes():
+    with pytest.raises(OptionError) as error:
+        resolve_options("PNELoss", {"temperature": 0})
+    for twin in (pickle.loads(pickle.dumps(error.value)), copy.copy(error.value)):
+        assert (str(twin), twin.option, twin.allowed) == (str(error.value), "temperature", error.value.allowed)
