@@ -1,0 +1,140 @@
+"""mIoU of resampled images against a slow reference, and intervals that cover what they should."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.statistics import ImageCounts, draw_images, interval, miou, paired_difference, read_counts, resample_miou
+from pne.errors import UserError
+
+
+def reference(matrices: list[np.ndarray]) -> float:
+    """Sum the confusion matrices, then average TP / (TP + FP + FN) over the classes that occur; percent."""
+    total = sum(matrices)
+    ious = []
+    for c in range(len(total)):
+        hits = total[c, c]
+        union = total[c].sum() + total[:, c].sum() - hits
+        if union:
+            ious.append(hits / union)
+    return 100 * sum(ious) / len(ious) if ious else 0.0
+
+
+def counts_of(matrices: np.ndarray, prefix: str = "image") -> ImageCounts:
+    return ImageCounts(
+        hits=np.einsum("icc->ic", matrices),
+        labelled=matrices.sum(2),
+        predicted=matrices.sum(1),
+        names=tuple(f"{prefix}{index}" for index in range(len(matrices))),
+    )
+
+
+def draw_matrices(seed: int, images: int = 5, classes: int = 4, skill: float = 0.6, pixels: int = 30) -> np.ndarray:
+    rates = np.full((classes, classes), (1 - skill) / (classes - 1))
+    np.fill_diagonal(rates, skill)
+    return np.random.default_rng(seed).poisson(pixels * rates, size=(images, classes, classes))
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 10_000), st.integers(1, 6), st.integers(2, 5), st.floats(0.01, 3))
+def test_miou_equals_the_reference_for_every_resample(seed, images, classes, pixels):
+    matrices = draw_matrices(seed, images, classes, pixels=pixels)  # few pixels: some classes never occur
+    weights = draw_images(images, 8, np.random.default_rng(seed))
+    assert weights.sum(1).tolist() == [images] * 8
+    expected = [reference([w * m for w, m in zip(row, matrices, strict=True)]) for row in weights]
+    np.testing.assert_allclose(miou(counts_of(matrices), weights), expected, rtol=1e-12)
+    np.testing.assert_allclose(miou(counts_of(matrices)), [reference(list(matrices))], rtol=1e-12)
+
+
+def test_the_file_gives_the_counts_and_the_result_its_miou(quick, finish):
+    from pne.results import EvaluationResult, read_result
+
+    run = next(iter(quick.runs.values()))
+    finish(run)
+    counts = read_counts(run.directory / "single_scale.confusion.npz")
+    assert counts.hits.shape == (6, 4)
+    result = read_result(run.directory / "single_scale.json", EvaluationResult)
+    assert float(miou(counts)[0]) == pytest.approx(result.miou, abs=1e-9)
+
+
+def test_files_of_the_engine_are_read_alike(tmp_path):
+    """Written by evaluation, read here: both see the same matrix."""
+    from pne.engine.confusion import Confusion, write_confusion
+
+    matrices = draw_matrices(0)
+    image, true, predicted = np.nonzero(matrices)
+    names = tuple(f"image{index}" for index in range(5))
+    confusion = Confusion(image, true, predicted, matrices[image, true, predicted], names, 4)
+    write_confusion(tmp_path / "x.confusion.npz", confusion)
+    found = read_counts(tmp_path / "x.confusion.npz")
+    expected = counts_of(matrices)
+    for part in ("hits", "labelled", "predicted"):
+        np.testing.assert_array_equal(getattr(found, part), getattr(expected, part))
+    assert found.names == expected.names
+
+
+@pytest.mark.parametrize("content", [None, b"no archive"])
+def test_missing_and_damaged_counts_are_one_clear_error(tmp_path, content):
+    path = tmp_path / "single_scale.confusion.npz"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(
+        UserError, match=r"single_scale\.confusion\.npz: no readable confusion counts .* evaluation again"
+    ):
+        read_counts(path)
+
+
+def test_pairing_takes_out_what_images_share():
+    """Two models that err alike on every image: each one's mIoU varies with the images, their difference does not."""
+    matrices = draw_matrices(1, images=20, skill=0.5)
+    run = counts_of(matrices)
+    resampled = resample_miou([[run], [run]], np.random.default_rng(0), 200)
+    assert np.ptp(resampled[:, 0]) > 1
+    assert np.ptp(resampled[:, 0] - resampled[:, 1]) == 0
+
+
+def test_a_clear_difference_is_clear_and_none_is_none():
+    better = [counts_of(draw_matrices(2, images=40, skill=0.7))]
+    worse = [counts_of(draw_matrices(3, images=40, skill=0.6))]
+    found = paired_difference(better, worse, np.random.default_rng(0))
+    assert 0 < found.low < found.estimate < found.high
+    opposite = paired_difference(worse, better, np.random.default_rng(0))
+    assert opposite.high < 0
+    alike = [counts_of(draw_matrices(4, images=40, skill=0.6))]
+    found = paired_difference(alike, worse, np.random.default_rng(0))
+    assert found.low < 0 < found.high
+
+
+def test_seeds_widen_the_interval_when_they_disagree():
+    runs = [counts_of(draw_matrices(seed, images=40, skill=skill)) for seed, skill in ((0, 0.55), (1, 0.75))]
+    base = [counts_of(draw_matrices(seed, images=40, skill=0.6)) for seed in (2, 3)]
+    both = paired_difference(runs, base, np.random.default_rng(0))
+    one = paired_difference(runs[1:], base[1:], np.random.default_rng(0))
+    assert both.high - both.low > 3 * (one.high - one.low)
+    assert both.low < 0 < one.low
+
+
+def test_the_interval_covers_the_truth_about_as_often_as_it_says():
+    """Coverage of the 95 % interval over repeated test sets of two models with equal skill."""
+    covered = 0
+    for repeat in range(100):
+        a = [counts_of(draw_matrices(2 * repeat, images=60, skill=0.6))]
+        b = [counts_of(draw_matrices(2 * repeat + 1, images=60, skill=0.6))]
+        found = paired_difference(a, b, np.random.default_rng(repeat), resamples=300)
+        covered += found.low <= 0 <= found.high
+    assert 86 <= covered <= 100
+
+
+def test_quantiles_are_the_ends():
+    found = interval(5.0, np.arange(1001, dtype=float), level=0.9)
+    assert (found.low, found.high) == pytest.approx((50, 950))
+
+
+def test_other_images_or_seeds_are_refused():
+    a, b = counts_of(draw_matrices(0)), counts_of(draw_matrices(1), prefix="other")
+    generator = np.random.default_rng(0)
+    with pytest.raises(UserError, match="different images"):
+        resample_miou([[a], [b]], generator)
+    with pytest.raises(UserError, match="same seeds"):
+        resample_miou([[a], [a, a]], generator)

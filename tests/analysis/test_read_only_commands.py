@@ -1,0 +1,174 @@
+"""plan, status, runs and help: what they say, and that they only read."""
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from analysis import help as help_command
+from analysis import plan, runs, status
+from analysis.cost import estimate, read_rehearsals
+from analysis.results import collect_runs
+from pne.errors import UserError
+from pne.resolve import load_track
+
+COMMANDS = (plan, status, runs)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def plan_of(track) -> dict[str, dict]:
+    frame = collect_runs(track.runs.values())
+    costs = estimate(track, frame, {})
+    return {row["table"]: row for row in plan.plan(track, status.summarise(frame), costs).to_dict("records")}
+
+
+def test_the_plan_counts_runs_per_table_and_each_once_in_all(quick):
+    found = plan_of(quick)
+    of_paper = {name: found[name]["runs"] for name, table in quick.tables.items() if table.declaration.paper}
+    assert of_paper == {
+        "settings": 0,
+        "cityscapes": 8,
+        "coco_stuff": 7,
+        "ade20k": 3,
+        "contrast_form": 6,
+        "construction": 6,
+        "positive_weights": 3,
+        "hyperparameters": 15,
+    }
+    assert found["all"]["runs"] == len(quick.runs)
+    assert found["cityscapes"]["shared"] >= 2  # DeepLabV3 with ResNet-101 stands in contrast_form too
+    assert found["all"]["to do"] == len(quick.runs)
+
+
+def test_the_plan_counts_finished_and_stale_and_hours(quick, finish):
+    rows = quick.tables["positive_weights"].rows
+    finish(quick.runs[rows["without"].runs[0]], time_s=3.6)
+    finish(quick.runs[rows["logit"].runs[0]], time_s=7.2, code_sha256="0" * 64)
+    frame = collect_runs(quick.runs.values(), code_sha256="1" * 64)
+    costs = estimate(quick, frame, {})
+    found = {row["table"]: row for row in plan.plan(quick, status.summarise(frame), costs).to_dict("records")}
+    table = found["positive_weights"]
+    assert (table["finished"], table["stale"], table["to do"]) == (2, 2, 1)
+    run = quick.runs[rows["softmax"].runs[0]]
+    # The third run is of the same model and loss: the median of the two, 5.4 s an iteration.
+    assert float(table["hours to do"]) == pytest.approx(run.iterations * 5.4 / 3600, abs=0.006)
+    assert found["cityscapes"]["hours to do"] == "?"
+
+
+def test_hours_come_from_the_runs_then_rehearsals_then_the_paper(tmp_path, in_repository, finish):
+    paper = load_track("paper", results=tmp_path)
+    rows = paper.tables["cityscapes"].rows
+    base, pne = rows["deeplabv3"].runs[0], rows["deeplabv3_pne"].runs[0]
+    frame = collect_runs(paper.runs.values())
+    assert (estimate(paper, frame, {})[base].time_s, estimate(paper, frame, {})[base].source) == (1.92, "the paper")
+    assert estimate(paper, frame, {})[pne].time_s == 2.43
+    rehearsed = estimate(paper, frame, {base: 0.5})
+    assert (rehearsed[base].time_s, rehearsed[base].source) == (0.5, "rehearsals")
+    finish(paper.runs[base], time_s=0.4)
+    measured = estimate(paper, collect_runs(paper.runs.values()), {base: 0.5})
+    assert (measured[base].time_s, measured[base].source) == (0.4, "finished runs")
+    # Printed times are of the paper's data and machine; a stand-in track takes none of them.
+    quick = load_track("quick", results=tmp_path)
+    assert estimate(quick, collect_runs(quick.runs.values()), {}) == {}
+
+
+def test_rehearsals_are_read_and_checked(tmp_path):
+    (tmp_path / "a.json").write_text(json.dumps({"run": "a", "time_s": 0.25, "peak_memory_mib": 900}))
+    assert read_rehearsals(tmp_path) == {"a": 0.25}
+    assert read_rehearsals(tmp_path / "none") == {}
+    (tmp_path / "b.json").write_text("{}")
+    with pytest.raises(UserError, match=r"b\.json: expected a rehearsal"):
+        read_rehearsals(tmp_path)
+
+
+def test_status_tells_the_states_apart(quick, finish, tmp_path, capsys):
+    names = list(quick.runs)
+    finish(quick.runs[names[0]])
+    finish(quick.runs[names[1]])
+    (quick.runs[names[1]].directory / "multi_scale_flip.json").unlink()
+    now = datetime.now(timezone.utc).isoformat()
+    about = {"iteration": 40, "iterations": 100, "updated": now, "host": socket.gethostname()}
+    for name, report in (
+        (names[2], {"state": "running", "pid": os.getpid(), "eta_s": 200.0} | about),
+        (names[3], {"state": "failed", "error": "loss_ce is nan"} | about),
+        (names[4], {"state": "interrupted"} | about),
+    ):
+        quick.runs[name].work_directory.mkdir(parents=True)
+        (quick.runs[name].work_directory / "progress.json").write_text(json.dumps(report))
+    assert status.main(["--track", "quick", "--results", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    total = quick.runs[names[2]].iterations
+    head = f"{len(names)} runs: 1 finished, 1 trained, not fully evaluated, 1 running, 1 stopped, 1 failed"
+    assert head in text
+    assert re.search(rf"{names[1]}  multi_scale_flip\n", text)
+    assert re.search(rf"{names[2]}  iteration 40 of {total}, 3 min (19|20) s left\n", text)
+    assert f"{names[3]}  iteration 40 of {total}: loss_ce is nan" in text
+    assert f"{names[4]}  iteration 40 of {total}" in text
+
+
+def test_runs_list_every_place_of_a_run(quick, capsys, tmp_path):
+    assert runs.main(["--track", "quick", "--results", str(tmp_path)]) == 0
+    lines = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines())
+    lines = {run: places.split() for run, places in lines.items()}
+    assert list(lines) == list(quick.runs)
+    run = quick.tables["contrast_form"].rows["pne_r50"].runs[0]
+    assert {"contrast_form.pne_r50", "construction.pne_ias_cn", "hyperparameters.alpha_1_3"} <= set(lines[run])
+    assert runs.main(["--track", "quick", "--results", str(tmp_path), "--table", "ade20k"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
+
+
+def test_help_names_every_table_and_track(in_repository, capsys):
+    assert help_command.main([]) == 0
+    text = capsys.readouterr().out
+    for kind in ("tables", "tracks"):
+        for path in (in_repository / "experiments" / kind).glob("*.yaml"):
+            assert f"  {path.stem} " in text
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_reading_writes_nothing(command, quick, finish, tmp_path, capsys):
+    for run in list(quick.runs.values())[:3]:
+        finish(run)
+    before = files(tmp_path)
+    assert command.main(["--track", "quick", "--results", str(tmp_path)]) == 0
+    assert files(tmp_path) == before
+    assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_reading_an_absent_results_folder_creates_none(command, in_repository, tmp_path, capsys):
+    assert command.main(["--track", "quick", "--results", str(tmp_path / "none")]) == 0
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_unknown_track_is_one_clear_error(command, in_repository, capsys):
+    assert command.main(["--track", "quik"]) == 2
+    assert "did you mean quick?" in capsys.readouterr().err
+
+
+def test_no_command_imports_torch_or_mmseg(in_repository):
+    """The workflow parses these on every job; torch alone costs seconds."""
+    names = sorted(path.stem for path in (in_repository / "analysis").glob("*.py") if path.stem != "__init__")
+    imports = "; ".join(f"import analysis.{name}" for name in names)
+    check = "import sys; from analysis.plan import main; main(['--track', 'quick', '--results', '/nonexistent'])"
+    code = f"{imports}; {check}; print([name for name in ('torch', 'mmseg', 'mmcv') if name in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=in_repository)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_benchmark_times_every_command(in_repository, benchmark_module, capsys):
+    benchmark_module.main(["--track", "quick", "--seeds", "0", "--images", "5"])
+    lines = capsys.readouterr().out.splitlines()
+    timed = [line.split(":")[0] for line in lines[-4:]]
+    assert timed == ["analysis.tables", "analysis.claims", "analysis.plan", "analysis.status"]
