@@ -39,7 +39,7 @@ class CachedSegDataset(BaseSegDataset):
     def __init__(self, *, cache_data: bool = False, cache_limit_mib: float = 2048, **settings: Any) -> None:
         self.cache_data = cache_data
         self.cache_limit_mib = cache_limit_mib
-        self._decoded: list[dict] | None = None
+        self._decoded: dict[str, dict] | None = None
         super().__init__(**settings)
 
     def full_init(self) -> None:
@@ -53,11 +53,12 @@ class CachedSegDataset(BaseSegDataset):
             if loading:
                 self._decoded = self._decode(Compose(loading))
 
-    def _decode(self, loading: Callable[[dict], dict]) -> list[dict]:
-        decoded, size = [], 0
+    def _decode(self, loading: Callable[[dict], dict]) -> dict[str, dict]:
+        decoded, size = {}, 0
         for index in range(len(self)):
-            decoded.append(loading(self.get_data_info(index)))
-            size += sum(value.nbytes for value in decoded[-1].values() if isinstance(value, np.ndarray))
+            sample = loading(self.get_data_info(index))
+            decoded[sample["img_path"]] = sample
+            size += sum(value.nbytes for value in sample.values() if isinstance(value, np.ndarray))
             if size > self.cache_limit_mib * MIB:
                 raise UserError(
                     f"{self.data_root}: the first {index + 1} of {len(self)} decoded images take {size / MIB:.0f} MiB, "
@@ -69,15 +70,9 @@ class CachedSegDataset(BaseSegDataset):
         """Return the sample ``idx`` after the pipeline; its arrays are the caller's own."""
         if self._decoded is None:
             return super().prepare_data(idx)
-        return self._rest(copy.deepcopy(self._decoded[idx]))
-
-    def get_subset_(self, indices: int | Sequence[int]) -> None:
-        """Keep some of the samples, in memory too."""
-        chosen = range(len(self))[:indices] if isinstance(indices, int) and indices >= 0 else indices
-        chosen = range(len(self))[indices:] if isinstance(indices, int) and indices < 0 else chosen
-        super().get_subset_(indices)
-        if self._decoded is not None:
-            self._decoded = [self._decoded[i] for i in chosen]
+        info = self.get_data_info(idx)
+        sample = copy.deepcopy(self._decoded[info["img_path"]])
+        return self._rest({**sample, "sample_idx": info["sample_idx"]})  # a subset numbers its samples anew
 
 
 def split_loading(transforms: Sequence[Callable]) -> tuple[list[Callable], list[Callable]]:

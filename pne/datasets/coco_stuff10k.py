@@ -1,7 +1,6 @@
 """COCO-Stuff 10k: released .mat annotations and the ids that mmsegmentation trains on."""
 
 import os
-import shutil
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,9 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from pne.datasets.layouts import data_folder, layout
-from pne.datasets.pictures import save_label
+from pne.datasets.pictures import save_label, write_bytes
 from pne.errors import UserError
-from pne.files import written_aside
 
 # Ids of things that COCO reserved but never annotated (cocostuff-labels.txt of github.com/nightrome/cocostuff10k
 # numbers things 1 to 91 and stuff 92 to 182). mmsegmentation numbers the 171 others 1 to 171, 0 stays unlabelled.
@@ -90,5 +88,4 @@ def place_image(source: Path, target: Path) -> None:
     except FileExistsError:
         return
     except OSError:
-        with written_aside(target) as aside:
-            shutil.copyfile(source, aside)
+        write_bytes(target, source.read_bytes())

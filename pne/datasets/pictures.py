@@ -1,7 +1,9 @@
 """Reading and writing label and image files, with one clear error each."""
 
 import warnings
+from io import BytesIO
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 from PIL import Image
@@ -62,6 +64,16 @@ def image_size(path: Path) -> tuple[int, int]:
 
 
 def save_label(path: Path, labels: np.ndarray) -> None:
-    """Write label values, shape (h, w), uint8, as a grey PNG, atomically."""
-    with written_aside(path) as aside:
-        Image.fromarray(labels).save(aside, "PNG")
+    """Write label values, shape (h, w), uint8, as a grey PNG, atomically; several threads may do so at once."""
+    encoded = BytesIO()
+    Image.fromarray(labels).save(encoded, "PNG")  # the slow part, outside of the lock
+    write_bytes(path, encoded.getvalue())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file atomically; several threads may do so at once."""
+    with _writing, written_aside(path) as aside:  # which looks at the process's umask by setting it
+        aside.write_bytes(content)
+
+
+_writing = Lock()

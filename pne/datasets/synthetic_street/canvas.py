@@ -101,13 +101,12 @@ class Canvas:
         distance : float or ndarray, optional
             Metres from the camera; None keeps what is there.
         """
-        view = self.colour[window]
-        mask = np.broadcast_to(mask, view.shape[:2])
-        view[mask] = np.broadcast_to(colour, view.shape)[mask]
+        mask = np.broadcast_to(mask, self.part[window].shape)
+        np.copyto(self.colour[window], colour, where=mask[..., None])
         if part is not None:
-            self.part[window][mask] = part
+            np.copyto(self.part[window], np.uint8(part), where=mask)
         if distance is not None:
-            self.distance[window][mask] = np.broadcast_to(distance, mask.shape)[mask]
+            np.copyto(self.distance[window], distance, where=mask)
 
     def shade(self, window: tuple[slice, slice], mask: np.ndarray, factor: float) -> None:
         """Multiply the masked colours of a window by ``factor``."""

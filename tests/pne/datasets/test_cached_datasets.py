@@ -62,15 +62,16 @@ def test_cache_starts_when_the_data_set_is_initialised_not_before(street):
     assert len(lazy._decoded) == 200
 
 
-def test_a_cached_subset_keeps_its_own_samples(street):
-    whole = PositionSeeded(build(street))
-    for chosen, expected in ((3, [0, 1, 2]), (-2, [198, 199]), ([7, 5], [7, 5])):
-        part = build(street, cache_data=True)
-        part.get_subset_(chosen)
+@pytest.mark.parametrize(("chosen", "expected"), [(3, [0, 1, 2]), (-2, [198, 199]), ([7, 5], [7, 5])])
+def test_a_cached_subset_keeps_its_own_samples(street, chosen, expected):
+    whole, cut, copied = PositionSeeded(build(street)), build(street, cache_data=True), build(street, cache_data=True)
+    cut.get_subset_(chosen)
+    for part in (cut, copied.get_subset(chosen)):
         assert len(part) == len(expected)
         for place, index in enumerate(expected):
             pixels = PositionSeeded(part)[Draw(0, place, 1)]["inputs"]
             torch.testing.assert_close(pixels, whole[Draw(0, index, 1)]["inputs"], rtol=0, atol=0)
+    assert len(copied) == 200
 
 
 def test_indices_and_cache_go_together(street):

@@ -41,7 +41,6 @@ def dataloader(root, workers: int = 0, batch_size: int = 4) -> dict:
     return {
         "batch_size": batch_size,
         "num_workers": workers,
-        "persistent_workers": workers > 0,
         "sampler": {"type": "PositionedInfiniteSampler"},
         "dataset": {"type": "PositionSeeded", "dataset": inner},
     }
@@ -66,7 +65,7 @@ def assert_equal(a: list[torch.Tensor], b: list[torch.Tensor]) -> None:
 def test_batches_are_the_same_with_any_number_of_workers(street):
     alone = batches(street, 6)
     assert_equal(batches(street, 6, workers=2), alone)
-    assert_equal(batches(street, 6, workers=3), alone)
+    assert_equal(batches(street, 6, workers=1), alone)
 
 
 def test_batches_after_a_skip_are_those_of_the_whole_stream(street):
@@ -91,6 +90,12 @@ def test_ranks_share_the_stream_of_one(world_size):
     shares = [list(islice(iter(sampler(r, world_size)), 36 // world_size)) for r in range(world_size)]
     together = [draw for turn in zip(*shares, strict=True) for draw in turn]
     assert together == alone
+
+
+def test_rank_and_world_size_are_those_of_the_process_group(monkeypatch):
+    monkeypatch.setattr("pne.datasets.positioned.get_dist_info", lambda: (1, 4))
+    own = PositionedInfiniteSampler(PositionSeeded(Numbers()), seed=3)
+    assert list(islice(iter(own), 9)) == list(islice(iter(sampler(1, 4)), 9))
 
 
 def test_a_global_batch_is_the_same_set_whatever_ranks_and_micro_batches():
@@ -228,6 +233,7 @@ def run(street, work_dir, *, workers: int, resume: bool = False, stop: int | Non
         cfg=Config(),
     )
     runner.train()
+    runner.train_loop.dataloader_iterator = None  # its workers end now, not at some later garbage collection
     return runner.model.seen
 
 

@@ -176,13 +176,15 @@ def test_preparing_twice_writes_once(tmp_path, workers):
 def test_an_interrupted_preparation_goes_on_where_it_stopped(tmp_path, monkeypatch):
     root = make_cityscapes(tmp_path, size=(30, 60))
 
-    def full_disk(self, *args, **kwargs):
-        if len(list(root.rglob("*_labelTrainIds.png"))) >= 2:
-            raise OSError(28, "No space left on device")
-        return save(self, *args, **kwargs)
+    write_bytes = Path.write_bytes
 
-    save = Image.Image.save
-    monkeypatch.setattr(Image.Image, "save", full_disk)
+    def full_disk(self, content):
+        if len(list(root.rglob("*_labelTrainIds.png"))) < 2:
+            return write_bytes(self, content)
+        write_bytes(self, content[:20])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full_disk)
     with pytest.raises(UserError, match=r"labelTrainIds.*No space left on device"):
         prepare("cityscapes", root)
     finished = sorted(root.rglob("*_labelTrainIds.png"))
