@@ -109,7 +109,7 @@ def render_markdown(judged: Judged, track: ResolvedTrack) -> str:
     comparable = (
         "Measured on the paper's data sets."
         if declaration.comparable
-        else "Other data than the paper's: only signs are compared, sizes are not."
+        else "Other data or shorter runs than the paper's: only signs are compared, sizes are not."
     )
     lines = [_HEAD.format(track=track.name, title=declaration.title.rstrip("."), comparable=comparable)]
     lines += ["| claim | in the paper | published | measured | seeds |", "| :-- | :-- | :-- | :-- | :-: |"]

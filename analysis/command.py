@@ -1,6 +1,7 @@
 """What the read-only commands share: naming a track, resolving it, reading its results."""
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,8 @@ def track_parser(prog: str, description: str) -> argparse.ArgumentParser:
 
 
 def resolve(args: argparse.Namespace, **changes: Any) -> ResolvedTrack:
-    """Resolve the track that the arguments name."""
-    return load_track(
+    """Resolve the track that the arguments name; shortened runs are comparable with nothing published."""
+    track = load_track(
         args.track,
         experiments=args.experiments,
         results=args.results,
@@ -35,6 +36,9 @@ def resolve(args: argparse.Namespace, **changes: Any) -> ResolvedTrack:
         iterations=args.iterations,
         **changes,
     )
+    if args.iterations is None:
+        return track
+    return replace(track, declaration=track.declaration.model_copy(update={"comparable": False}))
 
 
 def read_results(track: ResolvedTrack) -> pd.DataFrame:

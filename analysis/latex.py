@@ -31,6 +31,7 @@ def render_latex(table: PrintedTable, *, quoted_italic: bool) -> str:
         r"\centering",
         rf"\caption{{{to_latex(table.caption)}}}",
         rf"\label{{{table.label}}}",
+        r"\smallskip",
         r"\small",
         r"\sbox0{%",
         rf"\begin{{tabular}}{{{''.join(table.alignment)}}}",

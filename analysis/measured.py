@@ -190,8 +190,10 @@ def _caption(table: ResolvedTable, track: ResolvedTrack) -> str:
     verb = "Configured for" if table.declaration.layout == "settings" else "Measured on"
     if track.declaration.comparable or table.declaration.paper is None:
         return f"{caption} {verb} {', '.join(title for title, _ in data)}."
-    where = ", ".join(f"{title} in place of {paper}" for title, paper in data)
-    return f"{caption} {verb} {where}: published values are of other data and not comparable."
+    where = ", ".join(title if title.startswith(paper) else f"{title} in place of {paper}" for title, paper in data)
+    iterations = sorted({track.runs[run].iterations for row in table.rows.values() for run in row.runs.values()})
+    length = f" for {' or '.join(f'{number:,}' for number in iterations)} iterations" if iterations else ""
+    return f"{caption} {verb} {where}{length}: published values are not comparable."
 
 
 def _paper_name(dataset: str) -> str:

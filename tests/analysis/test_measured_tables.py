@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -195,6 +196,19 @@ def test_the_command_writes_three_files_a_table_and_a_document(tmp_path, in_repo
     assert float(rows["alpha_0_4"]["miou_measured"]) == 12.3456789
     assert rows["alpha_0_6"]["miou_measured_kind"] == "missing"
     assert "12.3" in (folder / "hyperparameters.md").read_text()
+
+
+def test_captions_say_what_was_really_measured(tmp_path, in_repository):
+    """The paper's own data at full length is comparable; other data and shortened runs are not."""
+    captions = {}
+    for track, options in (("quick", []), ("paper", []), ("paper", ["--iterations", "20"])):
+        arguments = ["--track", track, "--results", str(tmp_path), "--table", "coco_stuff", *options]
+        assert main(arguments) == 0
+        lines = (tmp_path / track / "tables" / "coco_stuff.md").read_text().splitlines()
+        captions[track, bool(options)] = lines[0]
+    assert re.search(r"in place of COCO-Stuff for \d+ iterations: published values are not", captions["quick", False])
+    assert captions["paper", False].endswith("Measured on COCO-Stuff 10k.**")
+    assert captions["paper", True].endswith("10k for 20 iterations: published values are not comparable.**")
 
 
 def test_wrong_names_are_one_clear_error(tmp_path, in_repository, capsys):
