@@ -82,7 +82,7 @@ def select_images(baseline: Entries, ours: Entries) -> ImageSelection:
         raise UserError("no evaluated image has a labelled pixel; check the labels")
     picks = [
         (order[0], "largest gain"),
-        (order[min(1, len(order) - 1)], "second largest gain"),
+        (order[min(1, len(order) - 1)], "2nd largest gain"),
         (order[len(order) // 2], "median"),
         (order[-1], "largest loss" if change[order[-1]] < 0 else "smallest gain"),
     ]

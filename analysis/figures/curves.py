@@ -20,14 +20,14 @@ class Panel:
 
     title: str
     scalars: tuple[str, ...]
-    log: bool = False
+    from_zero: bool = False
 
 
 PANELS = (
     Panel("cross entropy", ("loss_ce",)),
     Panel("contrastive loss", ("loss_contrast",)),
-    Panel("anchors per iteration", ("contrast_anchors",), log=True),
-    Panel("sets per iteration", ("contrast_sets",)),
+    Panel("anchors per iteration", ("contrast_anchors",), from_zero=True),
+    Panel("sets per iteration", ("contrast_sets",), from_zero=True),
     Panel(
         "cosine: positives (full), negatives (dots)", ("contrast_positive_similarity", "contrast_negative_similarity")
     ),
@@ -104,8 +104,8 @@ def draw_curves(curves: pd.DataFrame, rows: Sequence[str]) -> Figure:
     for ax, panel in zip(axes.flat, PANELS, strict=True):
         plot_scalar(ax, curves, rows, panel.scalars)
         ax.set_title(panel.title, fontsize=7)
-        if panel.log and ax.lines:
-            ax.set_yscale("log")
+        if panel.from_zero and ax.lines:
+            ax.set_ylim(bottom=0)
         if not ax.lines:
             ax.text(0.5, 0.5, "none of these runs has it", transform=ax.transAxes, ha="center", va="center", fontsize=7)
             ax.set_yticks([])

@@ -26,7 +26,7 @@ from pne.resolved import ResolvedRow, ResolvedTrack
 from pne.results import EvaluationResult, read_result
 
 Drawn = tuple[Figure, list[str]]
-SAMPLES = "Every point is a pixel of the test images; colour and shape say its label, a black edge a wrong prediction."
+SAMPLES = "Every point is a pixel of the test images; colour and shape say its label, a hollow one a wrong prediction."
 
 
 def draw_figure(figure: ResolvedFigure, track: ResolvedTrack) -> list[Path]:
@@ -51,8 +51,8 @@ def _tsne_sampling(figure: ResolvedFigure, track: ResolvedTrack) -> Drawn:
     data = Map.read(folder_of(figure, track) / MAP)
     sentences = [
         f"t-SNE of the penultimate layer's output ({to_plain(figure.rows[0].declaration.label)}): (a) pixels drawn "
-        "among the correctly predicted ones, (b) pixels drawn by label, whatever their prediction; equally many of each "
-        "class where there are enough. Both are on one plane: a pixel of both stands at the same place.",
+        "among the correctly predicted ones, (b) pixels drawn by label, whatever their prediction; equally many of "
+        "each class where there are enough. Both are on one plane: a pixel of both stands at the same place.",
         SAMPLES,
         f"{data.about['pixels']} pixels, method {data.about['method']}.",
     ]

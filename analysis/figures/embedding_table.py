@@ -23,15 +23,21 @@ NOTE = (
     "mean Gaussian potential over all pairs. cos: mean cosine of pairs of pixels. kNN: share of the 10 nearest pixels "
     "of other images that are of the same class. Probe: accuracy of a linear classifier fitted on other images. "
     "Classes count alike. ↑, ↓: higher, lower is better. Brackets (sub- and superscripts): 95 % interval over "
-    "resampled test images. *: the interval of the difference to the first row leaves 0 out."
+    "resampled test images. *: the interval of the difference to the first row leaves 0 out. The CSV file holds more: "
+    "the projection by class, and all pairs of the classes named here."
 )
 
 
 def blocks(numbers: pd.DataFrame) -> list[tuple[str, str]]:
-    """Return (space, scope) of each block of the printed table: all classes in both spaces, then classes and pairs."""
+    """Return (space, scope) of each printed block; the CSV holds all others too.
+
+    All classes in both spaces, then in the penultimate layer each class in focus and the first pair of them.
+    """
     known = list(dict.fromkeys(zip(numbers["space"], numbers["scope"], strict=True)))
     overall = [(space, OVERALL) for space in SPACES if (space, OVERALL) in known]
-    return overall + [(s, scope) for space in SPACES for s, scope in known if s == space and scope != OVERALL]
+    scopes = [scope for space, scope in known if space == "penultimate" and scope != OVERALL]
+    pairs = [scope for scope in scopes if ", " in scope]
+    return overall + [("penultimate", scope) for scope in scopes if scope not in pairs[1:]]
 
 
 def block_title(space: str, scope: str) -> str:

@@ -1,5 +1,6 @@
 """Draw images with their labels and predictions: comparisons of two runs, and the pairs that a loss draws."""
 
+import textwrap
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
-from analysis.figures.style import GAIN, IGNORED, LOSS, MILLIMETRE, PAGE, YELLOW, new_figure, paint
+from analysis.figures.style import GAIN, GREY, IGNORED, LOSS, MILLIMETRE, PAGE, YELLOW, new_figure, paint
 from pne.errors import UserError
 from pne.extraction.archives import Pairs, Predictions
 
@@ -38,10 +39,10 @@ def change_map(
 
 
 def show(ax: Axes, image: NDArray[np.uint8]) -> None:
-    """Show an image without axes, pixel by pixel."""
+    """Show an image without ticks, pixel by pixel, in a thin frame: ignored borders are white."""
     ax.imshow(image, interpolation="nearest", aspect="equal")
     ax.set(xticks=[], yticks=[])
-    ax.spines[:].set_visible(False)
+    ax.spines[:].set(visible=True, color=GREY, linewidth=0.4)
 
 
 def class_patches(
@@ -79,7 +80,7 @@ def draw_comparison(baseline: Predictions, ours: Predictions, reasons: Sequence[
     number = len(ours.names)
     cell = (PAGE - 5 * MILLIMETRE) / len(COLUMNS)
     heights = [cell * ours.size[i, 0] / ours.size[i, 1] for i in range(number)]
-    figure = new_figure(PAGE, sum(heights) + 30 * MILLIMETRE)
+    figure = new_figure(PAGE, sum(heights) + 26 * MILLIMETRE, images=True)
     axes = figure.subplots(number, len(COLUMNS), squeeze=False, height_ratios=heights)
     figure.get_layout_engine().set(w_pad=0.01, h_pad=0.01, wspace=0.01, hspace=0.01)
     shown = []
@@ -90,7 +91,7 @@ def draw_comparison(baseline: Predictions, ours: Predictions, reasons: Sequence[
         parts = [image, *(paint(part, ours.palette) for part in (label, before, after)), change]
         for ax, part in zip(axes[row], parts, strict=True):
             show(ax, part)
-        axes[row, 0].set_ylabel(reason.replace(": ", "\n"), fontsize=7)
+        axes[row, 0].set_ylabel(textwrap.fill(reason, 12), fontsize=7)
         shown += [label, before, after]
     for ax, title in zip(axes[0], COLUMNS, strict=True):
         ax.set_title(title)
@@ -123,7 +124,7 @@ def draw_pairs(pairs: Pairs) -> Figure:
     """Draw the image with the drawn pixels, the label and the prediction, with the same pixels in all three."""
     height, width = pairs.label.shape
     cell = PAGE / 3
-    figure = new_figure(PAGE, cell * height / width + 22 * MILLIMETRE)
+    figure = new_figure(PAGE, cell * height / width + 20 * MILLIMETRE, images=True)
     axes = figure.subplots(1, 3)
     parts = [pairs.image, paint(pairs.label, pairs.palette), paint(pairs.prediction, pairs.palette)]
     for ax, part, title in zip(axes, parts, ("(a) image", "(b) label", "(c) prediction"), strict=True):
@@ -144,7 +145,7 @@ def draw_pairs(pairs: Pairs) -> Figure:
         Line2D([], [], linestyle="none", marker=m, markerfacecolor=c, markeredgecolor="black", label=meanings[name])
         for name, (m, c, _) in PAIR_STYLES.items()
     ]
-    figure.legend(handles=handles, loc="outside upper center", ncols=3)
+    figure.legend(handles=handles, loc="outside upper center", ncols=3, handletextpad=0.2)
     entries = class_patches([pairs.label, pairs.prediction], pairs.classes, pairs.palette)
     figure.legend(handles=entries, loc="outside lower center", ncols=7, columnspacing=1.0, handlelength=1.2)
     return figure

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from analysis.figures.style import BLACK, MARKERS, PAGE, edge_colour, new_figure
+from analysis.figures.style import GREY, MARKERS, MILLIMETRE, PAGE, new_figure, visible
 from analysis.figures.tsne import Map
 
 SIZE = 9.0  # of a marker, points squared
@@ -22,9 +22,9 @@ def draw_pixels(
     classes: Sequence[str],
     palette: NDArray[np.uint8],
 ) -> None:
-    """Draw one marker per pixel: colour and shape say its label, a black edge that it is predicted wrongly."""
+    """Draw one marker per pixel: colour and shape say its label, a hollow one that it is predicted wrongly."""
     for value in np.unique(label):
-        colour = palette[value] / 255
+        colour = visible(palette[value] / 255)
         for mistaken in (False, True):
             chosen = (label == value) & (wrong == mistaken)
             if not chosen.any():
@@ -32,12 +32,12 @@ def draw_pixels(
             ax.scatter(
                 *xy[chosen].T,
                 s=SIZE,
-                color=[colour],
+                facecolors="none" if mistaken else [colour],
+                edgecolors=[colour],
                 marker=MARKERS[value % len(MARKERS)],
-                edgecolors=BLACK if mistaken else edge_colour(colour),
-                linewidths=0.7 if mistaken else 0.3,
+                linewidths=0.6,
                 label=f"{classes[value]}, wrong" if mistaken else str(classes[value]),
-                zorder=3 if mistaken else 2,
+                zorder=2 if mistaken else 3,
             )
     ax.set(xticks=[], yticks=[])
     ax.set_aspect("equal", adjustable="datalim")
@@ -48,32 +48,21 @@ def draw_pixels(
 def class_handles(
     present: Sequence[int], classes: Sequence[str], palette: NDArray[np.uint8], wrong: bool
 ) -> list[Line2D]:
-    """Return the entries of a legend: one per class, and what a black edge means."""
+    """Return the entries of a legend: one per class, and what a hollow marker means."""
     handles = [
         Line2D(
             [],
             [],
             linestyle="none",
             marker=MARKERS[value % len(MARKERS)],
-            color=palette[value] / 255,
-            markeredgecolor=edge_colour(palette[value] / 255),
-            markeredgewidth=0.3,
+            color=visible(palette[value] / 255),
             label=str(classes[value]),
         )
         for value in present
     ]
     if wrong:
-        handles.append(
-            Line2D(
-                [],
-                [],
-                linestyle="none",
-                marker="o",
-                markerfacecolor="white",
-                markeredgecolor=BLACK,
-                label="predicted wrongly",
-            )
-        )
+        hollow = {"markerfacecolor": "none", "markeredgecolor": GREY, "markeredgewidth": 0.8}
+        handles.append(Line2D([], [], linestyle="none", marker="o", label="hollow: predicted wrongly", **hollow))
     return handles
 
 
@@ -86,7 +75,9 @@ def draw_panels(panels: Sequence[tuple[str, NDArray[np.integer]]], data: Map) ->
         Rows of the map that each panel shows.
     data : Map
     """
-    figure = new_figure(PAGE, 0.56 * PAGE)
+    extent = np.concatenate([np.ptp(data.xy[rows], axis=0)[None] for _, rows in panels]).max(0)
+    ratio = float(np.clip(extent[1] / max(extent[0], 1e-6), 0.6, 1.1))
+    figure = new_figure(PAGE, ratio * PAGE / len(panels) + 18 * MILLIMETRE)
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
     wrong = data.prediction != data.label
     for letter, ax, (title, rows) in zip("abcdef", axes, panels, strict=False):

@@ -69,9 +69,9 @@ def paper_style() -> Iterator[None]:
         yield
 
 
-def new_figure(width: float, height: float) -> Figure:
-    """Make an empty figure of so many inches; it is known to no window and no global state."""
-    return Figure(figsize=(width, height), layout="constrained")
+def new_figure(width: float, height: float, images: bool = False) -> Figure:
+    """Make an empty figure of so many inches, known to no window; ``images``: a grid of images of one shape."""
+    return Figure(figsize=(width, height), layout="compressed" if images else "constrained")
 
 
 def save(figure: Figure, paths: Sequence[Path]) -> None:
@@ -88,7 +88,7 @@ def paint(labels: NDArray[np.integer], palette: NDArray[np.uint8]) -> NDArray[np
     return colours[np.where((labels >= 0) & (labels < len(palette)), labels, len(palette))]
 
 
-def edge_colour(colour: Sequence[float]) -> str:
-    """Return a thin edge that keeps a light marker visible on white, and none of a dark one."""
-    red, green, blue = np.asarray(colour, dtype=float)[:3]
-    return GREY if 0.299 * red + 0.587 * green + 0.114 * blue > 0.75 else "none"
+def visible(colour: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Darken a colour (3,) in 0 to 1 as far as thin lines of it need to be seen on white."""
+    brightness = float(np.asarray(colour)[:3] @ (0.299, 0.587, 0.114))
+    return np.asarray(colour)[:3] * min(1, 0.7 / max(brightness, 1e-6))

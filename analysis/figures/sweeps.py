@@ -14,6 +14,7 @@ from analysis.latex_text import to_plain
 from pne.resolved import ResolvedTable
 
 COLUMNS = ("group", "x", "side", "value", "low", "high", "seeds")
+CLOSE = 0.06  # of the axis, between two ticks
 OUTLIER = 5.0  # a value is off the scale when this many times the others' range away from them
 
 
@@ -116,7 +117,19 @@ def _scale_x(axes: np.ndarray, values: list[float]) -> None:
             ax.set_xscale("log")
         ax.xaxis.set_minor_locator(NullLocator())
         ax.xaxis.set_minor_formatter(NullFormatter())
-        ax.set_xticks(values, [f"{value:g}" for value in values], rotation=90 if len(values) > 6 else 0)
+        ax.set_xticks(values, [f"{value:g}" for value in values])
+    _part_close_labels(axes[-1], values)
+
+
+def _part_close_labels(ax: Axes, values: list[float]) -> None:
+    """Let the labels of two neighbouring ticks lean away from each other."""
+    place = np.log(values) if ax.get_xscale() == "log" else np.array(values)
+    gaps = np.diff(place) / (place[-1] - place[0]) if len(values) > 1 else []
+    labels = ax.get_xticklabels()
+    for index, gap in enumerate(gaps):
+        if gap < CLOSE:
+            labels[index].set_horizontalalignment("right")
+            labels[index + 1].set_horizontalalignment("left")
 
 
 def group_names(table: ResolvedTable) -> dict[str, str]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from mmengine.config import ConfigDict
 from mmengine.dataset import pseudo_collate
 from mmseg.registry import MODELS
 from mmseg.utils import register_all_modules
@@ -62,7 +63,7 @@ class Network:
         self.train: TrainResult = read_result(self.run.directory / "train.json", TrainResult)
         state = self._checked_weights(self.run.work_directory / "final.pth")
         self.device = choose_device(self.run.runtime.device)
-        self.model: nn.Module = MODELS.build(_without_initial_weights(config["model"]))
+        self.model: nn.Module = MODELS.build(ConfigDict(_without_initial_weights(config["model"])))
         load_weights(self.model, state, self.run.run)
         self.model.to(self.device).eval()
         self.dataset = build_dataset(config["test_dataloader"]["dataset"])
