@@ -2,10 +2,11 @@
 
 import copy
 import pickle
+from typing import Any
 
 import pytest
 import torch
-from head_models import CLASSES, PNE, add_contrast, batch, build, config, contrast_head, head
+from head_models import CLASSES, PNE, add_contrast, batch, build, config, contrast_head, data_samples, head
 from mmengine.config import ConfigDict
 from mmengine.model import revert_sync_batchnorm
 from mmseg.models.decode_heads import ASPPHead, FCNHead
@@ -61,6 +62,25 @@ def test_projection_follows_the_tapped_features_before_dropout() -> None:
     assert made.contrast.projection.reduce.in_channels == features.shape[1] == 60
 
 
+class WideHead(FCNHead):
+    """Classifies twice as many channels as it is said to have."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.conv_seg = nn.Conv2d(2 * self.channels, self.out_channels, kernel_size=1)
+
+    def forward(self, inputs: tuple[Tensor, ...]) -> Tensor:
+        features = self._forward_feature(inputs)
+        return self.cls_seg(torch.cat([features, features], dim=1))
+
+
+def test_projection_takes_the_channels_that_are_classified() -> None:
+    made = MODELS.build({**add_contrast(FCN), "base": WideHead})
+    features = tuple(torch.randn(2, channels, 8, 8) for channels in (4, 8, 16))
+    assert made.loss(features, batch()[1], {})["loss_contrast"].isfinite()
+    assert made.contrast.projection.reduce.in_channels == 2 * FCN["channels"]
+
+
 @pytest.mark.parametrize("ignore_index", [255, None, 0])
 def test_ignore_index_is_that_of_the_head(ignore_index: int | None) -> None:
     made, seen = MODELS.build({**add_contrast(FCN), "ignore_index": ignore_index}), {}
@@ -69,8 +89,6 @@ def test_ignore_index_is_that_of_the_head(ignore_index: int | None) -> None:
     features = tuple(torch.randn(2, c, 8, 8) for c in (4, 8, 16))
     if ignore_index is None:  # the cross entropy of mmseg takes no None
         made.loss_by_feat = lambda logits, samples: {"loss": logits.sum()}
-    from head_models import data_samples
-
     made.loss(features, data_samples(labels), {})
     assert seen["ignore_index"] == (255 if ignore_index is None else ignore_index)
 
