@@ -19,7 +19,7 @@ def track_parser(prog: str, description: str) -> argparse.ArgumentParser:
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of the results")
     parser.add_argument("--data-root", type=Path, default=None, help="folder of the data sets")
     parser.add_argument("--weights-dir", type=Path, default=None, help="folder of the ImageNet weights")
-    parser.add_argument("--seeds", type=_integers, default=None, help="such as 0,1,2 (default: the track's)")
+    parser.add_argument("--seeds", type=_integers, nargs="+", default=None, help="such as 0,1,2 (default: the track's)")
     parser.add_argument("--iterations", type=int, default=None, help="of runs that were shortened for a try")
     return parser
 
@@ -32,7 +32,7 @@ def resolve(args: argparse.Namespace, **changes: Any) -> ResolvedTrack:
         results=args.results,
         data_root=args.data_root,
         weights_dir=args.weights_dir,
-        seeds=args.seeds,
+        seeds=None if args.seeds is None else [seed for part in args.seeds for seed in part],
         iterations=args.iterations,
         **changes,
     )

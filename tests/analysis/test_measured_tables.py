@@ -229,7 +229,7 @@ def test_the_document_compiles(published, tmp_path, in_repository, finish):
             run.work_directory.mkdir(parents=True)
             error = "No space left on device: '/data_1/x' [Errno 28] {} % & # ~ ^ \\"
             (run.work_directory / "progress.json").write_text(json.dumps({"state": "failed", "error": error}))
-    arguments = ["--track", "quick", "--results", str(tmp_path), "--seeds", "0,1"]
+    arguments = ["--track", "quick", "--results", str(tmp_path), "--seeds", "0", "1"]
     assert main([*arguments, "--published"] if published else arguments) == 0
     folder = tmp_path / ("published" if published else "quick") / "tables"
     assert compile_latex(folder, "tables.tex").stat().st_size > 10_000
