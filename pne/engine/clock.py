@@ -14,7 +14,7 @@ WARM_UP = 10
 
 
 class StepClock:
-    """Stop-watch of iterations; on CUDA it drops event markers and reads them when asked, so nothing waits meanwhile."""
+    """Stop-watch of iterations; on CUDA it drops markers and reads them when asked, so nothing waits meanwhile."""
 
     def __init__(self, device: torch.device) -> None:
         self.on_cuda = device.type == "cuda"

@@ -1,5 +1,6 @@
 """Confusion counts of images, the metrics computed from them, and their sparse file."""
 
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,7 +146,7 @@ def scores(matrix: np.ndarray) -> tuple[float, float, list[float | None]]:
 
 
 def write_confusion(path: Path, confusion: Confusion) -> None:
-    """Write the arrays ``image``, ``true``, ``predicted``, ``count``, ``names`` and ``shape`` (images, C, C), atomically."""
+    """Write ``image``, ``true``, ``predicted``, ``count``, ``names`` and ``shape`` (images, C, C), atomically."""
     shape = (len(confusion.names), confusion.num_classes, confusion.num_classes)
     with written_aside(path) as aside:
         np.savez_compressed(
@@ -177,5 +178,5 @@ def read_confusion(path: Path) -> Confusion:
                 tuple(data["names"].tolist()),
                 int(data["shape"][1]),
             )
-    except (OSError, ValueError, KeyError, EOFError) as error:
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise UserError(f"{path}: no readable confusion counts ({error}); run the evaluation again") from error

@@ -34,11 +34,11 @@ def build_dataset(config: Mapping[str, Any]) -> Any:
     """
     if isinstance(config.get("dataset"), Mapping):
         return DATASETS.build({**config, "dataset": build_dataset(config["dataset"])})
+    check_folder(config)
     key = repr(_ordered(config))
     if key in _built:
         _built.move_to_end(key)
         return _built[key]
-    check_folder(config)
     dataset = DATASETS.build(_plain(config))
     dataset.full_init()
     if not len(dataset):

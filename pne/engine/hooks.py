@@ -9,13 +9,14 @@ from mmengine.runner import Runner
 
 from pne.engine.clock import StepClock
 from pne.engine.console import duration, say
+from pne.engine.failures import DivergenceError
 from pne.engine.interruption import Interrupted, StopRequest
 from pne.engine.progress import Progress
-from pne.engine.record import DivergenceError, History, Record
+from pne.engine.record import History, Record
 
 
 class RecordHook(Hook):
-    """Note the scalars and time of every iteration; at log intervals read them, write history, progress and one line."""
+    """Note scalars and time of every iteration; at log intervals read them, write history, progress and one line."""
 
     priority = "VERY_HIGH"
 

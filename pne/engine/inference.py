@@ -56,8 +56,8 @@ class Views(Dataset):
 
     Notes
     -----
-    Each item is a dict: ``name``, ``labels`` (H, W) uint8 or int64 at the original size, ``views``: per scale a (3, h, w)
-    uint8 image, channels as decoded.
+    Each item is a dict: ``name``; ``labels`` (H, W), int64, at the original size; ``views``: per scale a uint8 image
+    (3, h, w), channels as decoded.
     """
 
     def __init__(self, config: Mapping[str, Any], scales: Sequence[float] = SCALES) -> None:

@@ -13,8 +13,8 @@ class ResumableTrainLoop(IterBasedTrainLoop):
     """Iterate from wherever the runner was resumed, and give hooks a moment between two iterations.
 
     Besides mmengine's stages, hooks may have ``before_fetch(runner)``, called before the data of an iteration are
-    waited for, and ``at_boundary(runner)``, called when an iteration is complete in every respect: ``runner.iter`` counts
-    it, and schedules have stepped. There the state can be saved.
+    waited for, and ``at_boundary(runner)``, called when an iteration is complete in every respect: ``runner.iter``
+    counts it, and schedules have stepped. There the state can be saved.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ class Progress:
     Notes
     -----
     Keys: ``run``, ``state`` (``running``, ``evaluating``, ``interrupted``, ``failed``, ``finished``), ``iteration``,
-    ``iterations``, ``time_s`` (seconds per iteration, lately; null at first), ``eta_s`` (seconds to the end of training),
+    ``iterations``, ``time_s`` (seconds per iteration, lately; null at first), ``eta_s`` (seconds to the last one),
     ``error`` (one line; null unless failed), ``updated`` (ISO 8601, UTC), ``host``, ``pid``.
     """
 

@@ -1,4 +1,4 @@
-"""Where a result comes from: commit, hash of the training-relevant code, versions, device. Imports no torch by itself."""
+"""Where a result comes from: commit, hash of the training-relevant code, versions, device. Imports no torch."""
 
 import ast
 import hashlib

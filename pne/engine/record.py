@@ -9,16 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pne.engine.failures import DivergenceError
 from pne.engine.processes import Processes
 from pne.files import write_text
 from pne.results import ContrastSummary
 
 LAST_SHARE = 10  # the last tenth of the iterations is averaged for the result
 HEALTHY = 0.9
-
-
-class DivergenceError(RuntimeError):
-    """A loss is NaN or infinite: training on would waste time."""
 
 
 class Record:

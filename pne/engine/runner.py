@@ -1,5 +1,6 @@
 """mmengine's runner without its side effects: own device, no dumps of environment and config, no visualiser files."""
 
+import itertools
 import logging
 import shutil
 from collections.abc import Callable
@@ -13,6 +14,8 @@ from mmengine.runner import Runner
 from torch import nn
 
 from pne.engine.processes import Processes
+
+_serial = itertools.count()
 
 
 class TrainingRunner(Runner):
@@ -98,10 +101,12 @@ def make_runner(
     train_dataloader : DataLoader
         Data.
     name : str
-        Of the run; distinct within a process.
+        Of the run.
     resume_state : callable, optional
         See `TrainingRunner`.
     """
+    # mmengine keeps loggers, scopes and visualisers by name for the life of the process.
+    name = f"{name}-{next(_serial)}"
     return TrainingRunner(
         processes=processes,
         resume_state=resume_state,

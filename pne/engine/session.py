@@ -12,9 +12,12 @@ from mmengine.config import Config
 from pne.datasets.doctor import fingerprint
 from pne.engine import checkpoint, publication
 from pne.engine.clock import StepClock, peak_memory_mib, reset_peak_memory, typical_time
+from pne.engine.command import is_of
 from pne.engine.console import duration, say
 from pne.engine.data import train_loader
+from pne.engine.failures import OutOfMemoryFailure
 from pne.engine.hooks import CheckpointHook, RecordHook
+from pne.engine.initial_weights import check_initial_weights
 from pne.engine.interruption import Interrupted, StopRequest
 from pne.engine.lock import held
 from pne.engine.preparation import micro_batches, per_process_batch, prepare
@@ -28,7 +31,6 @@ from pne.engine.runner import TrainingRunner, make_runner
 from pne.engine.scoring import evaluate, result_of, write_evaluation
 from pne.engine.state import TrainingState, is_from_this_code
 from pne.engine.weights import build_plain, inference_parameters, load_final, save_final
-from pne.errors import UserError
 from pne.results import TrainResult, write_result
 from pne.spec import Run, read_config, read_spec
 
@@ -47,23 +49,6 @@ class Settings:
 
     retrain: bool = False
     micro_batch: int | None = None
-
-
-def open_spec(path: Path) -> tuple[Run, Config]:
-    """Read a spec and its config, which must lie in the results folder that the spec names.
-
-    Raises
-    ------
-    UserError
-        If they cannot be read or lie elsewhere.
-    """
-    run, config = read_spec(path), read_config(path)
-    if path.parent.resolve() != run.directory.resolve():
-        raise UserError(
-            f"{path}: the spec says its results go to {run.directory.resolve()}; run the command from the folder that "
-            "the workflow runs in, or write the spec anew"
-        )
-    return run, config
 
 
 def train_spec(path: Path, settings: Settings, processes: Processes, request: StopRequest) -> None:
@@ -89,7 +74,8 @@ def train_spec(path: Path, settings: Settings, processes: Processes, request: St
     Interrupted
         If a signal came; a checkpoint is written.
     """
-    run, config = open_spec(path)
+    run, config = read_spec(path), read_config(path)
+    is_of(run, path)
     if processes.broadcast(publication.is_finished(run)) and not settings.retrain:
         if processes.is_first:
             say(f"{run.run}: finished already")
@@ -139,8 +125,11 @@ class Session:
             self.progress.update("interrupted")
             raise
         except torch.OutOfMemoryError as error:
-            advice = f"out of memory with {self.per_process // self.parts} images per forward pass; use --micro-batch or more GPUs"
-            failure = RuntimeError(f"{advice} ({str(error).splitlines()[0]})")
+            size = self.per_process // self.parts
+            failure = OutOfMemoryFailure(
+                f"out of memory with {size} images per forward pass; use --micro-batch {max(1, size // 2)} or more GPUs "
+                f"({str(error).splitlines()[0]})"
+            )
             self.progress.fail(failure)
             raise failure from error
         except BaseException as error:
@@ -154,6 +143,8 @@ class Session:
         self.fingerprint = processes.broadcast(
             fingerprint(run.layout, run.data_directory) if processes.is_first else ""
         )
+        if processes.is_first:
+            check_initial_weights(self.config["model"])
         start = None if run.contrast is None else int(run.contrast.get("start") or 0)
         record = Record(run.iterations, start, processes)
         state = TrainingState(run, self.work, processes, record)

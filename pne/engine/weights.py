@@ -42,7 +42,7 @@ def inference_parameters(model: nn.Module) -> int:
 
 
 def build_plain(config: Mapping[str, Any], device: torch.device) -> nn.Module:
-    """Build the model of a config for inference, without contrast branch, with arbitrary weights, in evaluation mode."""
+    """Build a model for inference: no contrast branch, arbitrary weights, in evaluation mode."""
     model = revert_sync_batchnorm(MODELS.build(plain_model(config)))
     return model.to(device).eval()
 

@@ -1,0 +1,154 @@
+"""What the commands that work on specs have in common: devices, processes, one spec after the other, exit status."""
+
+import os
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pne.engine.console import say
+from pne.engine.devices import claimed_devices
+from pne.engine.interruption import EXIT_STATUS, Interrupted, StopRequest, listening
+from pne.errors import EXIT_USER_ERROR, UserError
+from pne.spec import Run, read_spec
+
+if TYPE_CHECKING:
+    from pne.engine.processes import Processes
+
+EXIT_FAILED = 1
+EXIT_INTERRUPTED = 130
+
+Act = Callable[[Path, "Processes", StopRequest], None]
+
+
+def carry_out(module: str, argv: Sequence[str], specs: Sequence[Path], act: Act, keep_going: bool = False) -> int:
+    """Act on each spec, on the GPUs that the specs ask for, and return the exit status.
+
+    Parameters
+    ----------
+    module : str
+        The command's module; run anew by torchrun in as many processes as a run has GPUs.
+    argv : sequence of str
+        Its arguments.
+    specs : sequence of Path
+        In this order.
+    act : callable
+        Works on one spec.
+    keep_going : bool
+        Whether a failure lets the next spec begin.
+
+    Raises
+    ------
+    UserError
+        If the specs cannot be read, or ask for different devices.
+    """
+    runs = [read_spec(path) for path in specs]
+    device = _the_only("device", [run.runtime.device for run in runs])
+    if device == "cpu" or "WORLD_SIZE" in os.environ:
+        return _act_here(device, specs, act, keep_going)
+    gpus = _the_only("gpus", [run.runtime.gpus for run in runs])
+    try:
+        with claimed_devices(int(gpus), report=say) as claimed:
+            if len(claimed) > 1:
+                return launch(module, argv, len(claimed))
+            return _act_here(device, specs, act, keep_going)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+
+
+def _the_only(name: str, values: Sequence[object]) -> str:
+    found = sorted({str(value) for value in values})
+    if len(found) > 1:
+        raise UserError(f"the specs differ in {name} ({', '.join(found)}); give those that agree in one command")
+    return found[0]
+
+
+def launch(module: str, argv: Sequence[str], count: int) -> int:
+    """Run a command in ``count`` processes of this machine and return the exit status; signals are passed on."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={count}", "-m", module]
+    with listening() as request, subprocess.Popen([*command, *argv]) as process:
+        passed_on = False
+        while True:
+            try:
+                status = process.wait(timeout=1)
+                break
+            except subprocess.TimeoutExpired:
+                if request.signum and not passed_on:
+                    process.send_signal(request.signum)
+                    passed_on = True
+        return EXIT_STATUS[request.signum] if status and request.signum else status
+
+
+def _act_here(device: str, specs: Sequence[Path], act: Act, keep_going: bool) -> int:
+    with listening() as request:
+        # Imported after the signals are caught: torch takes seconds.
+        from pne.engine.processes import joined
+
+        with joined(device) as processes:
+            alone = processes.world_size == 1  # several processes cannot go on when one of them has failed
+            status = run_each(specs, lambda path: act(path, processes, request), request, keep_going and alone)
+            if status and not alone:
+                sys.stdout.flush()
+                os._exit(status)  # leaving in good order would wait for the others
+            return status
+
+
+def run_each(specs: Sequence[Path], act: Callable[[Path], None], request: StopRequest, keep_going: bool) -> int:
+    """Act on each spec in turn and return the exit status; of several failures 1 outranks 2.
+
+    Parameters
+    ----------
+    specs : sequence of Path
+        In this order.
+    act : callable
+        Works on one spec, raising what goes wrong.
+    request : StopRequest
+        No further spec is begun once a signal came.
+    keep_going : bool
+        Whether a failure lets the next spec begin.
+    """
+    statuses = {0}
+    for path in specs:
+        try:
+            request.check()
+            act(path)
+        except Interrupted as stop:
+            print(f"{path}: {stop}", file=sys.stderr, flush=True)
+            return stop.exit_status
+        except KeyboardInterrupt:
+            return EXIT_INTERRUPTED
+        except Exception as error:
+            statuses.add(report(path, error))
+            if not keep_going:
+                break
+    return EXIT_FAILED if EXIT_FAILED in statuses else max(statuses)
+
+
+def report(path: Path, error: Exception) -> int:
+    """Print what went wrong; a traceback only for what nobody foresaw. Returns the exit status."""
+    from pne.engine.failures import RunFailure
+
+    if isinstance(error, UserError):
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return EXIT_USER_ERROR
+    if not isinstance(error, RunFailure):
+        traceback.print_exception(error)
+    print(f"error: {path}: {error}", file=sys.stderr, flush=True)
+    return EXIT_FAILED
+
+
+def is_of(run: Run, path: Path) -> None:
+    """Refuse a spec that lies elsewhere than it says, since results would go to an unexpected place.
+
+    Raises
+    ------
+    UserError
+        Naming both places.
+    """
+    if path.parent.resolve() != run.directory.resolve():
+        raise UserError(
+            f"{path}: the spec says its results go to {run.directory.resolve()}; run the command from the folder that "
+            "the workflow runs in, or write the spec anew"
+        )

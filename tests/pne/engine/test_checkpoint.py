@@ -1,0 +1,79 @@
+"""Checkpoint files: equal content gives equal bytes; broken ones are passed over; a full disk is told."""
+
+import resource
+from pathlib import Path
+
+import pytest
+import torch
+
+from pne.engine import checkpoint
+from pne.errors import UserError
+
+
+def content(value: float = 1.0) -> dict:
+    return {"weights": torch.full((100, 100), value), "iteration": 7, "nested": {"list": [1, 2.5, "text", None]}}
+
+
+def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path / "iter_7.pth", content())
+    read = checkpoint.load(tmp_path / "iter_7.pth")
+    torch.testing.assert_close(read.pop("weights"), content()["weights"])
+    assert read == {key: value for key, value in content().items() if key != "weights"}
+
+
+def test_equal_content_gives_equal_bytes_under_any_name(tmp_path: Path) -> None:
+    for name in ("a.pth", "another_name.pth"):
+        checkpoint.save(tmp_path / name, content())
+    assert checkpoint.sha256(tmp_path / "a.pth") == checkpoint.sha256(tmp_path / "another_name.pth")
+    checkpoint.save(tmp_path / "a.pth", content(2.0))
+    assert checkpoint.sha256(tmp_path / "a.pth") != checkpoint.sha256(tmp_path / "another_name.pth")
+
+
+@pytest.mark.parametrize("harm", ["truncated", "empty", "flipped byte"])
+def test_a_broken_checkpoint_is_passed_over_with_a_warning(
+    tmp_path: Path, harm: str, capsys: pytest.CaptureFixture
+) -> None:
+    for iteration in (9, 10):
+        checkpoint.save(checkpoint.path_of(tmp_path, iteration), {**content(), "iteration": iteration})
+    path = checkpoint.path_of(tmp_path, 10)
+    data = bytearray(path.read_bytes())
+    if harm == "flipped byte":
+        data[len(data) // 2] ^= 0xFF
+    path.write_bytes({"truncated": data[: len(data) // 2], "empty": b"", "flipped byte": data}[harm])
+    assert checkpoint.load_newest(tmp_path)["iteration"] == 9
+    assert "iter_10.pth: not a whole checkpoint" in capsys.readouterr().err
+    with pytest.raises(UserError, match=r"iter_10\.pth: not a whole checkpoint"):
+        checkpoint.load(path)
+
+
+def test_without_checkpoints_there_is_nothing_to_resume(tmp_path: Path) -> None:
+    (tmp_path / "final.pth").write_bytes(b"")
+    assert checkpoint.load_newest(tmp_path) is None
+
+
+def test_the_newest_two_are_kept_by_number_not_by_name(tmp_path: Path) -> None:
+    for iteration in (2, 9, 10, 100):
+        checkpoint.save(checkpoint.path_of(tmp_path, iteration), content())
+    checkpoint.prune(tmp_path)
+    assert [path.name for path in checkpoint.checkpoints(tmp_path)] == ["iter_100.pth", "iter_10.pth"]
+
+
+def test_code_in_a_checkpoint_is_not_executed(tmp_path: Path) -> None:
+    torch.save({"weights": pytest.importorskip}, tmp_path / "iter_1.pth")
+    with pytest.raises(UserError, match="not a whole checkpoint"):
+        checkpoint.load(tmp_path / "iter_1.pth")
+
+
+def test_a_file_that_cannot_be_written_whole_leaves_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "iter_1.pth"
+    checkpoint.save(path, content())
+    before = path.read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))  # as if the disk were full
+    try:
+        with pytest.raises(UserError, match=r"iter_1\.pth: cannot be written \(.+\); free space"):
+            checkpoint.save(path, content(2.0))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["iter_1.pth"]

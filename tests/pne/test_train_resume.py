@@ -1,0 +1,131 @@
+"""A training that was killed or stopped goes on as if nothing had happened."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+from tiny_runs import PNE, draw_images, signalled_at, write_run
+
+from pne.engine import checkpoint
+from pne.results import EvaluationResult, TrainResult, read_result
+from pne.train import main
+
+ITERATIONS = 40
+MEMORY = {
+    "loss": {"type": "PixelContrastLoss", "memory_size": 4},
+    "weight": 0.1,
+    "start": 3,
+    "projection": {"channels": 8},
+}
+CONTRASTS = {"pne": {"loss": PNE, "weight": 1.3, "start": 2, "projection": {"channels": 8}}, "memory": MEMORY}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return draw_images(tmp_path_factory.mktemp("data") / "camvid")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
+    """The run without interruption."""
+    spec = write(tmp_path_factory.mktemp("whole"), data)
+    assert main([str(spec)]) == 0
+    return spec
+
+
+def write(folder: Path, data: Path, contrast: str = "pne", **runtime: int) -> Path:
+    settings = {"checkpoint_interval": 1, "log_interval": 3, **runtime}
+    return write_run(folder, data, iterations=ITERATIONS, contrast=CONTRASTS[contrast], **settings)
+
+
+def trained(spec: Path) -> TrainResult:
+    return read_result(spec.parent / "train.json", TrainResult)
+
+
+def work_of(spec: Path) -> Path:
+    return spec.parents[2] / "work" / spec.parent.name
+
+
+def same_outcome(spec: Path, whole: Path, resumes: int) -> None:
+    one, other = trained(spec), trained(whole)
+    assert one.resumes == resumes
+    assert one.weights_sha256 == other.weights_sha256 == checkpoint.sha256(work_of(spec) / "final.pth")
+    assert (one.losses, one.contrast) == (other.losses, other.contrast)
+    scores = [read_result(path.parent / "single_scale.json", EvaluationResult) for path in (spec, whole)]
+    assert scores[0].class_iou == scores[1].class_iou
+    histories = [
+        [json.loads(line) for line in (path.parent / "history.jsonl").read_text().splitlines()]
+        for path in (spec, whole)
+    ]
+    for line in (*histories[0], *histories[1]):
+        del line["time_s"]
+    assert histories[0] == histories[1]
+
+
+@pytest.mark.parametrize(("iterations", "runtime"), [((2, 9), {}), ((13,), {"workers": 2, "checkpoint_interval": 13})])
+def test_killed_at_any_iteration_it_ends_with_the_same_bits(
+    tmp_path: Path, data: Path, whole: Path, iterations: tuple[int, ...], runtime: dict[str, int]
+) -> None:
+    spec = write(tmp_path, data, **runtime)
+    for iteration in iterations:
+        assert signalled_at(work_of(spec), signal.SIGKILL, iteration, spec).returncode == -signal.SIGKILL
+        assert not (spec.parent / "train.json").exists()
+    assert main([str(spec)]) == 0
+    same_outcome(spec, whole, resumes=len(iterations))
+
+
+@pytest.mark.parametrize(("signum", "status"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
+def test_asked_to_stop_it_writes_a_checkpoint_and_says_so(
+    tmp_path: Path, data: Path, whole: Path, signum: signal.Signals, status: int
+) -> None:
+    spec = write(tmp_path, data, checkpoint_interval=4)
+    told = signalled_at(work_of(spec), signum, 4, spec)
+    assert told.returncode == status
+    assert f"interrupted by {signum.name}" in told.stderr
+    assert "Traceback" not in told.stderr
+    progress = json.loads((work_of(spec) / "progress.json").read_text())
+    assert progress["state"] == "interrupted"
+    reached = checkpoint.load_newest(work_of(spec))["iteration"]
+    assert 4 <= reached < ITERATIONS
+    assert main([str(spec)]) == 0
+    same_outcome(spec, whole, resumes=1)
+
+
+def test_a_truncated_checkpoint_is_passed_over(
+    tmp_path: Path, data: Path, whole: Path, capsys: pytest.CaptureFixture
+) -> None:
+    spec = write(tmp_path, data, checkpoint_interval=4)
+    signalled_at(work_of(spec), signal.SIGKILL, 8, spec)
+    newest = checkpoint.checkpoints(work_of(spec))[0]
+    newest.write_bytes(newest.read_bytes()[:-5000])
+    assert main([str(spec)]) == 0
+    told = capsys.readouterr()
+    assert f"warning: {newest}: not a whole checkpoint" in told.err
+    assert "resumed at iteration" in told.out
+    same_outcome(spec, whole, resumes=1)
+
+
+def test_the_memory_of_a_loss_is_restored(tmp_path: Path, data: Path) -> None:
+    through = write(tmp_path / "through", data, "memory", checkpoint_interval=50)
+    assert main([str(through)]) == 0
+    spec = write(tmp_path / "cut", data, "memory")
+    signalled_at(work_of(spec), signal.SIGKILL, 10, spec)
+    assert main([str(spec)]) == 0
+    same_outcome(spec, through, resumes=1)
+    names = checkpoint.load(work_of(spec) / "final.pth")["state_dict"]
+    assert any(".contrast.projection" in name for name in names)
+    assert not any(".contrast.loss." in name for name in names)  # a memory serves training alone
+
+
+def test_an_interrupted_retraining_goes_on_and_replaces_results_last(tmp_path: Path, data: Path, whole: Path) -> None:
+    spec = write(tmp_path, data)
+    assert main([str(spec)]) == 0
+    first = trained(spec)
+    told = signalled_at(work_of(spec) / "retrain", signal.SIGTERM, 5, "--retrain", spec)
+    assert told.returncode == 75
+    assert trained(spec) == first
+    assert main([str(spec)]) == 0  # without --retrain, the finished results stand
+    assert trained(spec) == first
+    assert main(["--retrain", str(spec)]) == 0
+    same_outcome(spec, whole, resumes=1)
