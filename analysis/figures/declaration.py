@@ -162,6 +162,12 @@ def choose(figures: dict[str, ResolvedFigure], name: str, track: str) -> Resolve
     return figures[name]
 
 
+def title_of(table: ResolvedTable) -> str:
+    """Name a table as the report's table of contents does: ``Table 2: city-val``, or ``Own: embedding``."""
+    paper = table.declaration.paper
+    return f"Own: {table.key}" if paper is None else f"Table {paper.number}: {paper.label}"
+
+
 def data_folder(results: Path | str, figure: str) -> Path:
     """Folder of what is computed for one figure and kept apart from the drawing; ``results`` is the track's."""
     return Path(results) / "figures" / "data" / figure

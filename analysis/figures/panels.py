@@ -15,7 +15,7 @@ from pne.errors import UserError
 from pne.extraction.archives import Pairs, Predictions
 
 COLUMNS = ("Image", "Label", "Baseline", "Ours", "Change")
-CHANGES = ("right in both", "gain", "loss", "wrong in both", "ignored")
+CHANGES = ("right in both", "gain: only ours right", "loss: only baseline right", "wrong in both", "ignored")
 CHANGE_COLOURS = np.array(
     [
         (232, 232, 232),
@@ -82,7 +82,7 @@ def draw_comparison(baseline: Predictions, ours: Predictions, reasons: Sequence[
     heights = [cell * ours.size[i, 0] / ours.size[i, 1] for i in range(number)]
     figure = new_figure(PAGE, sum(heights) + 26 * MILLIMETRE, images=True)
     axes = figure.subplots(number, len(COLUMNS), squeeze=False, height_ratios=heights)
-    figure.get_layout_engine().set(w_pad=0.01, h_pad=0.01, wspace=0.01, hspace=0.01)
+    figure.get_layout_engine().set(w_pad=0.01, h_pad=0.03, wspace=0.01, hspace=0.01)
     shown = []
     for row, reason in enumerate(reasons):
         image, label, before = baseline.panel(row)
@@ -99,7 +99,7 @@ def draw_comparison(baseline: Predictions, ours: Predictions, reasons: Sequence[
         Patch(facecolor=colour / 255, edgecolor="grey", linewidth=0.3, label=name)
         for name, colour in zip(CHANGES, CHANGE_COLOURS, strict=True)
     ]
-    figure.legend(handles=changes, loc="outside upper center", ncols=len(changes), title="Change", title_fontsize=7)
+    figure.legend(handles=changes, loc="outside upper center", ncols=len(changes), columnspacing=1.2)
     entries = class_patches(shown, ours.classes, ours.palette)
     figure.legend(handles=entries, loc="outside lower center", ncols=7, columnspacing=1.0, handlelength=1.2)
     return figure

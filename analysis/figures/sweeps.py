@@ -1,7 +1,7 @@
 """mIoU over a swept option, published and measured."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,7 @@ from analysis.latex_text import to_plain
 from pne.resolved import ResolvedTable
 
 COLUMNS = ("group", "x", "side", "value", "low", "high", "seeds")
-CLOSE = 0.06  # of the axis, between two ticks
+CLOSE = 0.065  # of the axis, between two ticks
 OUTLIER = 5.0  # a value is off the scale when this many times the others' range away from them
 
 
@@ -117,19 +117,19 @@ def _scale_x(axes: np.ndarray, values: list[float]) -> None:
             ax.set_xscale("log")
         ax.xaxis.set_minor_locator(NullLocator())
         ax.xaxis.set_minor_formatter(NullFormatter())
-        ax.set_xticks(values, [f"{value:g}" for value in values])
-    _part_close_labels(axes[-1], values)
+        ax.set_xticks(values, tick_labels(values, ax.get_xscale() == "log"))
 
 
-def _part_close_labels(ax: Axes, values: list[float]) -> None:
-    """Let the labels of two neighbouring ticks lean away from each other."""
-    place = np.log(values) if ax.get_xscale() == "log" else np.array(values)
-    gaps = np.diff(place) / (place[-1] - place[0]) if len(values) > 1 else []
-    labels = ax.get_xticklabels()
-    for index, gap in enumerate(gaps):
-        if gap < CLOSE:
-            labels[index].set_horizontalalignment("right")
-            labels[index + 1].set_horizontalalignment("left")
+def tick_labels(values: Sequence[float], logarithmic: bool) -> list[str]:
+    """Write tick labels of sorted values; one that would touch its neighbour goes to a second line."""
+    place = np.log(values) if logarithmic else np.asarray(values, dtype=float)
+    place = (place - place[0]) / max(place[-1] - place[0], 1e-9)
+    labels, last = [], -1.0
+    for value, here in zip(values, place, strict=True):
+        fits = here - last >= CLOSE
+        labels.append(f"{value:g}" if fits else f"\n{value:g}")
+        last = here if fits else last
+    return labels
 
 
 def group_names(table: ResolvedTable) -> dict[str, str]:

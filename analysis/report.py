@@ -1,0 +1,108 @@
+"""Pages of the report: ``python -m analysis.report --track TRACK --page NAME ...`` writes one HTML file per table."""
+
+import csv
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from analysis.command import read_results, resolve, track_parser
+from analysis.external import load_external
+from analysis.figures.declaration import title_of
+from analysis.figures.embedding import TABLE as EMBEDDING
+from analysis.figures.embedding_table import HEADS, NOTE, render_rows
+from analysis.latex_text import to_plain
+from analysis.measure import Measurements
+from analysis.measured import print_measured
+from analysis.pages import Page, PageCell, PageRow, plain_page, render, table_page
+from analysis.printed import Head
+from analysis.run_details import RunDetails, describe_run
+from pne.errors import UserError, reports_user_errors
+from pne.files import write_text
+from pne.resolved import ResolvedTable, ResolvedTrack
+
+CLAIMS = "claims"
+
+
+def runs_by_row(table: ResolvedTable, track: ResolvedTrack) -> dict[str, list[RunDetails]]:
+    """Describe the runs of every row."""
+    return {key: [describe_run(track.runs[run]) for run in row.runs.values()] for key, row in table.rows.items()}
+
+
+def embedding_page(table: ResolvedTable, track: ResolvedTrack, numbers: pd.DataFrame) -> Page:
+    """Make the page of table embedding from its CSV file."""
+    labels = {key: row.declaration.label for key, row in table.rows.items() if row.runs}
+    keys = {to_plain(label): key for key, label in labels.items()}
+    blocks = []
+    for title, lines in render_rows(numbers, labels, latex=False):
+        block = [[PageCell(title, span=len(HEADS) + 1)]]
+        for label, *cells in lines:
+            texts = [
+                PageCell(cell.replace("**", ""), "measured", bold="**" in cell, row=keys[label] if cell else "")
+                for cell in cells
+            ]
+            block.append([PageCell(label), *texts])
+        blocks.append(block)
+    details = runs_by_row(table, track)
+    return Page(
+        title=title_of(table),
+        caption=to_plain(table.declaration.caption or table.declaration.question),
+        head=[[Head(""), *(Head(head) for head in HEADS.values())]],
+        blocks=blocks,
+        notes=[("", NOTE)],
+        rows=[PageRow(key, to_plain(label), details[key]) for key, label in labels.items()],
+    )
+
+
+def claims_page(path: Path, track: ResolvedTrack) -> Page:
+    """Make the page of the claims from their CSV file."""
+    try:
+        with path.open(encoding="utf-8", newline="") as stream:
+            heads, *lines = list(csv.reader(stream))
+    except (FileNotFoundError, ValueError) as error:
+        raise UserError(f"{path}: no claims ({error}); `snakemake claims` makes them") from None
+    heads = [head.replace("_", " ") for head in heads]
+    return plain_page("Claims of the paper", f"Judged on track {track.name}.", heads, lines)
+
+
+def make_page(name: str, track: ResolvedTrack, results: Path, experiments: Path) -> Page:
+    """Make one page from what is finished.
+
+    Raises
+    ------
+    UserError
+        If the track offers no such table, or what the page shows has not been made.
+    """
+    folder = results / track.name
+    if name == CLAIMS:
+        return claims_page(folder / "claims" / "claims.csv", track)
+    table = track.tables.get(name)
+    if table is None or not table.available:
+        offered = [key for key, table in track.tables.items() if table.available]
+        raise UserError(f"track {track.name}: no table {name!r}; allowed: {', '.join([*offered, CLAIMS])}")
+    if name == EMBEDDING:
+        path = folder / "tables" / f"{EMBEDDING}.csv"
+        if not path.exists():
+            raise UserError(f"{path}: no such file; `snakemake table_embedding` makes it")
+        return embedding_page(table, track, pd.read_csv(path))
+    scores = load_external(experiments / "external.yaml")
+    printed = print_measured(table, track, Measurements(read_results(track)), scores)
+    return table_page(title_of(table), printed, runs_by_row(table, track))
+
+
+@reports_user_errors
+def main(argv: Sequence[str] | None = None) -> None:
+    """Write the pages and print their paths."""
+    parser = track_parser("python -m analysis.report", "Write HTML pages: a table with the runs behind every cell.")
+    parser.add_argument("--page", action="append", required=True, help="name of a table, or claims; several times")
+    args = parser.parse_args(argv)
+    track = resolve(args)
+    for name in args.page:
+        path = args.results / track.name / "report" / f"{name}.html"
+        write_text(path, render(make_page(name, track, args.results, args.experiments)))
+        print(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

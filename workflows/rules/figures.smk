@@ -1,0 +1,219 @@
+"""Figures made from data: features and predictions of trained runs, what is computed from them, and the drawings.
+
+A changed plot is drawn anew from what is stored; only a changed computation computes again, and nothing here trains
+a run that is trained.
+"""
+
+from analysis.figures.declaration import resolve_figures, title_of
+
+try:
+    FIGURES = {name: figure for name, figure in resolve_figures(TRACK, Path("experiments")).items() if figure.available}
+except UserError as error:
+    raise WorkflowError(str(error))
+
+DATA_OF_FIGURES = f"results/{TRACK.name}/figures/data"
+TABLES_OF_REPORT = [name for name, table in TRACK.tables.items() if table.available]
+EMBEDDING_OFFERED = "embedding" in TRACK.tables and TRACK.tables["embedding"].available
+
+
+localrules:
+    figures,
+    select_for_figure,
+    draw_figure,
+
+
+def figures_of(*kinds):
+    """Regular expression of the names of all figures of some kinds."""
+    names = [name for name, figure in FIGURES.items() if figure.declaration.kind in kinds]
+    return "|".join(names) or "none_of_this_track"
+
+
+def scripts_of(*names):
+    """Scripts whose change makes a step of the figures anew."""
+    return [f"analysis/figures/{name}.py" for name in names]
+
+
+def single_scale_of(runs):
+    return [f"results/{TRACK.name}/runs/{run}/single_scale.json" for run in runs]
+
+
+def features_of(runs):
+    return [f"results/{TRACK.name}/features/{run}.npz" for run in runs]
+
+
+def first_runs(wildcards):
+    return FIGURES[wildcards.figure].first_seed_runs
+
+
+def figure_files(name):
+    return [f"results/{TRACK.name}/figures/{name}.{suffix}" for suffix in ("pdf", "png", "md")]
+
+
+def figure_inputs(wildcards):
+    """What a drawing reads."""
+    figure = FIGURES[wildcards.figure]
+    folder = f"{DATA_OF_FIGURES}/{figure.name}"
+    kind = figure.declaration.kind
+    if kind in ("tsne_sampling", "tsne_loss"):
+        return [f"{folder}/map.npz"]
+    if kind in ("qualitative", "pairs"):
+        return [f"{folder}/selection.json", *[f"{folder}/{run}.npz" for run in figure.first_seed_runs]]
+    return results_of(figure.runs)
+
+
+rule figures:
+    """Every figure that the track offers."""
+    input:
+        [figure_files(name) for name in FIGURES],
+    message:
+        f"all figures of track {TRACK.name}"
+
+
+rule extract_features:
+    """Store the features of a class-balanced sample of pixels of one run."""
+    input:
+        spec=ancient("results/{track}/runs/{run}/spec.yaml"),
+        trained="results/{track}/runs/{run}/train.json",
+        retrained=lambda wildcards: retrained([wildcards.run]),
+    output:
+        ensure("results/{track}/features/{run}.npz", non_empty=True),
+    log:
+        "results/{track}/features/{run}.log",
+    threads: cores
+    resources:
+        gpu=gpus,
+        mem_mb=memory,
+        runtime=minutes,
+    message:
+        "extract features of {wildcards.run}"
+    shell:
+        "python -m pne.extract {input.spec:q} > {log:q} 2>&1"
+
+
+rule compute_map:
+    """Compute t-SNE coordinates; a changed plot leaves them as they are."""
+    input:
+        features=lambda wildcards: features_of(first_runs(wildcards)),
+        scripts=scripts_of("tsne", "compute"),
+    output:
+        ensure("results/{track}/figures/data/{figure}/map.npz", non_empty=True),
+    log:
+        "results/{track}/figures/data/{figure}/map.log",
+    wildcard_constraints:
+        figure=figures_of("tsne_sampling", "tsne_loss"),
+    params:
+        options=IDENTITY,
+    message:
+        "compute t-SNE for {wildcards.figure}"
+    shell:
+        "python -m analysis.figures map {wildcards.figure} {params.options} > {log:q} 2>&1"
+
+
+rule select_for_figure:
+    """Choose the images or the confusion to show, by the rule that the caption states."""
+    input:
+        results=lambda wildcards: single_scale_of(first_runs(wildcards)),
+        retrained=lambda wildcards: retrained(first_runs(wildcards)),
+        scripts=scripts_of("confusions", "compute"),
+    output:
+        ensure("results/{track}/figures/data/{figure}/selection.json", non_empty=True),
+    log:
+        "results/{track}/figures/data/{figure}/selection.log",
+    wildcard_constraints:
+        figure=figures_of("qualitative", "pairs"),
+    params:
+        options=IDENTITY,
+    message:
+        "choose what {wildcards.figure} shows"
+    shell:
+        "python -m analysis.figures select {wildcards.figure} {params.options} > {log:q} 2>&1"
+
+
+rule extract_for_figure:
+    """Store the chosen predictions, or the pairs that the loss draws, of one run."""
+    input:
+        spec=ancient("results/{track}/runs/{run}/spec.yaml"),
+        trained="results/{track}/runs/{run}/train.json",
+        selection="results/{track}/figures/data/{figure}/selection.json",
+    output:
+        ensure("results/{track}/figures/data/{figure}/{run}.npz", non_empty=True),
+    log:
+        "results/{track}/figures/data/{figure}/{run}.log",
+    wildcard_constraints:
+        figure=figures_of("qualitative", "pairs"),
+    threads: cores
+    resources:
+        gpu=gpus,
+        mem_mb=memory,
+        runtime=minutes,
+    params:
+        what=lambda wildcards: "pairs" if FIGURES[wildcards.figure].declaration.kind == "pairs" else "predictions",
+    message:
+        "extract {params.what} of {wildcards.run} for {wildcards.figure}"
+    shell:
+        "python -m pne.extract --{params.what} {input.selection:q} --out $(dirname {output:q}) {input.spec:q}"
+        " > {log:q} 2>&1"
+
+
+rule draw_figure:
+    """Draw one figure and write its caption."""
+    input:
+        data=figure_inputs,
+        declarations=["experiments/figures.yaml", f"experiments/tracks/{TRACK.name}.yaml"],
+        scripts=sorted(
+            str(path.relative_to(workflow.basedir)) for path in Path(workflow.basedir).glob("analysis/figures/*.py")
+        ),
+    output:
+        pdf=ensure("results/{track}/figures/{figure}.pdf", non_empty=True),
+        png=report(
+            "results/{track}/figures/{figure}.png",
+            category=lambda wildcards: title_of(FIGURES[wildcards.figure].parts[0].table),
+            caption="../report/figure.rst",
+            labels=lambda wildcards: {"result": f"Figure: {FIGURES[wildcards.figure].declaration.title}"},
+        ),
+        caption=ensure("results/{track}/figures/{figure}.md", non_empty=True),
+    log:
+        "results/{track}/figures/{figure}.log",
+    wildcard_constraints:
+        figure="[a-z0-9_]+",
+    params:
+        options=IDENTITY,
+    message:
+        "draw figure {wildcards.figure}"
+    shell:
+        "python -m analysis.figures draw {wildcards.figure} {params.options} > {log:q} 2>&1"
+
+
+rule measure_embeddings:
+    """Print table embedding: what the pictures of t-SNE show, in numbers."""
+    input:
+        features=features_of(runs_of(TRACK.tables["embedding"]) if EMBEDDING_OFFERED else []),
+        declarations=["experiments/tables/embedding.yaml", f"experiments/tracks/{TRACK.name}.yaml"],
+        scripts=["analysis/embedding.py", *scripts_of("embedding", "embedding_table")],
+    output:
+        [ensure(f"results/{TRACK.name}/tables/embedding.{suffix}", non_empty=True) for suffix in ("tex", "csv", "md")],
+    log:
+        f"results/{TRACK.name}/tables/embedding.log",
+    params:
+        options=IDENTITY,
+    message:
+        "measure how embeddings are spread"
+    shell:
+        "python -m analysis.figures embedding {params.options} > {log:q} 2>&1"
+
+
+# Table embedding has numbers of its own, which the rule of the other tables does not know.
+ruleorder: measure_embeddings > table
+
+
+for name, figure in FIGURES.items():
+
+    rule:
+        name:
+            f"figure_{name}"
+        input:
+            figure_files(name),
+            complete(figure.runs),
+        localrule: True
+        message:
+            f"figure {name} of track {TRACK.name}"

@@ -1,0 +1,69 @@
+"""Pages of the report. ``make report`` builds them and then Snakemake's own report, one HTML file with everything."""
+
+
+report: "../report/workflow.rst"
+
+
+REPORT_PAGES = [f"results/{TRACK.name}/report/{name}.html" for name in (*TABLES_OF_REPORT, "claims")]
+
+
+localrules:
+    report_pages,
+    table_page,
+    claims_page,
+
+
+rule report_pages:
+    """Everything that the report shows."""
+    input:
+        REPORT_PAGES,
+        [figure_files(name) for name in FIGURES],
+    message:
+        f"pages of the report of track {TRACK.name}"
+
+
+rule table_page:
+    """Write one table with the runs behind every cell."""
+    input:
+        table=lambda wildcards: f"results/{TRACK.name}/tables/{wildcards.table}.csv",
+        results=lambda wildcards: results_of(runs_of(TRACK.tables[wildcards.table])),
+        scripts=[*ANALYSIS, "analysis/templates/page.html"],
+    output:
+        report(
+            "results/{track}/report/{table}.html",
+            category=lambda wildcards: title_of(TRACK.tables[wildcards.table]),
+            caption="../report/table.rst",
+            labels={"result": "Table, with the runs behind every cell"},
+        ),
+    log:
+        "results/{track}/report/{table}.log",
+    wildcard_constraints:
+        table="|".join(TABLES_OF_REPORT),
+    params:
+        options=IDENTITY,
+    message:
+        "write the report's page of table {wildcards.table}"
+    shell:
+        "python -m analysis.report --page {wildcards.table} {params.options} > {log:q} 2>&1"
+
+
+rule claims_page:
+    """Write the claims as a page."""
+    input:
+        claims="results/{track}/claims/claims.csv",
+        scripts=["analysis/report.py", "analysis/pages.py", "analysis/templates/page.html"],
+    output:
+        report(
+            "results/{track}/report/claims.html",
+            category="Claims",
+            caption="../report/claims.rst",
+            labels={"result": "Claims of the paper"},
+        ),
+    log:
+        "results/{track}/report/claims.log",
+    params:
+        options=IDENTITY,
+    message:
+        "write the report's page of the claims"
+    shell:
+        "python -m analysis.report --page claims {params.options} > {log:q} 2>&1"
