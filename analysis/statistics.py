@@ -129,18 +129,34 @@ def resample_miou(
     UserError
         If the settings were not evaluated on the same images, or have different numbers of seeds.
     """
+    weights = draw_images(common_images(runs), resamples, generator)
+    values = np.stack([np.stack([miou(counts, weights) for counts in group], 1) for group in runs], 1)
+    return average_seeds(values, generator)
+
+
+def common_images(runs: Sequence[Sequence[ImageCounts]]) -> int:
+    """Return the number of images that all settings and seeds were evaluated on.
+
+    Raises
+    ------
+    UserError
+        As `resample_miou`.
+    """
     seeds = {len(group) for group in runs}
     names = {counts.names for group in runs for counts in group}
     if len(seeds) != 1 or 0 in seeds:
         raise UserError(f"paired bootstrap: expected the same seeds for every setting, got {sorted(seeds)} of them")
     if len(names) != 1:
         raise UserError("paired bootstrap: the runs were evaluated on different images; evaluate them again")
-    images, number = len(next(iter(names))), seeds.pop()
-    weights = draw_images(images, resamples, generator)
-    values = np.stack([np.stack([miou(counts, weights) for counts in group], 1) for group in runs], 1)  # (R, G, S)
-    if number == 1:
+    return len(next(iter(names)))
+
+
+def average_seeds(values: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """Average resampled values, shape (R, G, S), over seeds that are drawn anew in every resample; shape (R, G)."""
+    resamples, _, seeds = values.shape
+    if seeds == 1:
         return values[:, :, 0]
-    drawn = generator.integers(number, size=(resamples, 1, number))
+    drawn = generator.integers(seeds, size=(resamples, 1, seeds))
     return np.take_along_axis(values, np.broadcast_to(drawn, values.shape), 2).mean(2)
 
 

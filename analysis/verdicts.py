@@ -10,7 +10,16 @@ import numpy as np
 from analysis.claim_declarations import Check, Claim, Place, column_of
 from analysis.external import ExternalScore
 from analysis.measure import Measurements, Series
-from analysis.statistics import ImageCounts, Interval, interval, read_counts, resample_miou
+from analysis.statistics import (
+    ImageCounts,
+    Interval,
+    average_seeds,
+    common_images,
+    draw_images,
+    interval,
+    miou,
+    read_counts,
+)
 from pne.declarations import Table
 from pne.errors import UserError
 from pne.resolve import ResolvedTrack
@@ -108,6 +117,8 @@ class Judge:
         self._track, self._tables, self._measurements, self._scores = track, tables, measurements, scores
         self._seed = seed
         self._counts: dict[Path, ImageCounts] = {}
+        self._weights: dict[int, np.ndarray] = {}
+        self._miou: dict[Path, np.ndarray] = {}
 
     def outcomes(self, claim: Claim) -> list[Outcome]:
         """Judge every check of a claim."""
@@ -161,8 +172,10 @@ class Judge:
         """Resample every cell, mIoU over images and seeds, anything else over seeds; shape (R,) each."""
         generator = np.random.default_rng(self._seed)
         if all(column_of(place, self._tables).metric == "miou" for place in places):
-            groups = [[self._read(self._confusion(place, seed)) for seed in seeds] for place in places]
-            return list(resample_miou(groups, generator, RESAMPLES).T)
+            paths = [[self._confusion(place, seed) for seed in seeds] for place in places]
+            images = common_images([[self._read(path) for path in group] for group in paths])
+            values = np.stack([np.stack([self._resampled(path, images) for path in group], 1) for group in paths], 1)
+            return list(average_seeds(values, generator).T)
         drawn = generator.integers(len(seeds), size=(RESAMPLES, len(seeds)))
         return [value[0][drawn].mean(1) for value in values]
 
@@ -186,6 +199,14 @@ class Judge:
         evaluation = column_of(place, self._tables).evaluation or table.declaration.evaluation
         record = self._measurements.record(table.rows[place.row].runs[seed], evaluation)
         return record["confusion"]
+
+    def _resampled(self, path: Path, images: int) -> np.ndarray:
+        """Resample the mIoU of one evaluation, once; all evaluations on as many images see the same draws of them."""
+        if images not in self._weights:
+            self._weights[images] = draw_images(images, RESAMPLES, np.random.default_rng(self._seed))
+        if path not in self._miou:
+            self._miou[path] = miou(self._read(path), self._weights[images])
+        return self._miou[path]
 
     def _read(self, path: Path) -> ImageCounts:
         if path not in self._counts:
