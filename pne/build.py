@@ -5,6 +5,7 @@ with which optimiser. What a model file says about the optimiser takes precedenc
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -145,26 +146,26 @@ class RunConfig:
         iterations: int | None = None,
         limit: int | None = None,
     ) -> None:
-        self._base, self._changes, self._contrast = base, changes or {}, contrast
-        self.seed, self.precision, self._iterations, self._limit = seed, precision, iterations, limit
+        self.seed, self.precision, self._limit = seed, precision, limit
+        self._base = apply_changes(base, changes or {})
+        self._declared = self._base["train_cfg"]["max_iters"]
+        self.iterations = iterations or self._declared
+        if contrast is not None and contrast.start:
+            contrast = replace(contrast, start=round(contrast.start * self.iterations / self._declared))
+        self.contrast = contrast
 
     @cached_property
     def plain(self) -> dict[str, Any]:
         """The config as plain data; data paths are still relative to the data set's folder."""
-        config = apply_changes(self._base, self._changes)
-        declared = config["train_cfg"]["max_iters"]
-        iterations = self._iterations or declared
-        config["train_cfg"] |= {"max_iters": iterations, "val_interval": iterations}
-        config["param_scheduler"] = _scaled(config["param_scheduler"], declared, iterations)
+        config = copied(self._base)
+        config["train_cfg"] |= {"max_iters": self.iterations, "val_interval": self.iterations}
+        config["param_scheduler"] = _scaled(config["param_scheduler"], self._declared, self.iterations)
         if self._limit is not None:
             for loader in ("train_dataloader", "val_dataloader"):
                 config[loader]["dataset"]["indices"] = self._limit
         _make_repeatable(config["train_dataloader"], self.seed)
-        if self._contrast is not None:
-            branch = self._contrast.branch_config(self.seed)
-            if "start" in branch:
-                branch["start"] = round(branch["start"] * iterations / declared)
-            _wrap_last_head(config["model"], branch)
+        if self.contrast is not None:
+            _wrap_last_head(config["model"], self.contrast.branch_config(self.seed))
         if self.precision == "bf16":
             config["optim_wrapper"] |= {"type": "AmpOptimWrapper", "dtype": "bfloat16"}
         config["randomness"] = {"seed": self.seed}
@@ -196,7 +197,7 @@ def _scaled(schedulers: list[dict[str, Any]], declared: int, iterations: int) ->
 def _make_repeatable(loader: dict[str, Any], seed: int) -> None:
     """Tie order and augmentation to the seed and the position in the stream, whatever the workers or restarts."""
     loader["sampler"] = {"type": "PositionedInfiniteSampler", "shuffle": True, "seed": seed}
-    loader["dataset"] = {"type": "PositionSeeded", "seed": seed, "dataset": loader["dataset"]}
+    loader["dataset"] = {"type": "PositionSeeded", "dataset": loader["dataset"]}
 
 
 def _wrap_last_head(model: dict[str, Any], branch: dict[str, Any]) -> None:

@@ -89,11 +89,14 @@ def _check_tracks(catalogue: Catalogue, problems: list[str]) -> None:
             if table not in catalogue.tables:
                 problems.append(f"{path}: tables: no table {table!r}; {suggest(table, catalogue.tables)}")
         for contrast, changes in track.contrast.items():
+            if contrast not in catalogue.contrasts:
+                near = suggest(contrast, catalogue.contrasts)
+                problems.append(f"{path}: contrast.{contrast}: no contrast {contrast!r}; {near}")
+                continue
             try:
                 resolve_contrast({"use": contrast}, catalogue.contrasts, {contrast: changes})
             except UserError as error:
-                key = "" if contrast in catalogue.contrasts else f"{contrast}: "
-                problems.append(f"{path}: contrast.{contrast}: {key}{str(error).removeprefix('contrast.')}")
+                problems.append(f"{path}: contrast.{contrast}: {str(error).removeprefix('contrast.')}")
         files = [("datasets", key, data.config) for key, data in track.datasets.items()]
         files += [("models", key, file) for key, file in track.models.items()]
         files += [("schedules", key, file) for key, file in track.schedules.items()]

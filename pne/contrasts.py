@@ -7,7 +7,7 @@ from typing import Any
 
 from pne.declarations import BRANCH_KEYS, Contrast
 from pne.errors import UserError
-from pne.options import OptionError, non_default_options
+from pne.options import LOSSES, OptionError, non_default_options
 from pne.reading import suggest
 
 PROJECTION_KEYS = ("channels", "hidden", "norm_cfg")
@@ -141,5 +141,6 @@ def check_named(contrast: Contrast) -> None:
     try:
         non_default_options(contrast.loss, contrast.options, contrast.preset)
     except OptionError as error:
-        place = "options." if error.option is not None else "" if "preset" not in str(error) else "preset: "
+        unknown_loss = contrast.loss not in LOSSES
+        place = "loss: " if unknown_loss else "preset: " if error.option is None else "options."
         raise UserError(f"{place}{_option_message(error)}") from None

@@ -35,6 +35,7 @@ def load_track(
     runtime: Mapping[str, Any] | None = None,
     iterations: int | None = None,
     limit: int | None = None,
+    catalogue: Catalogue | None = None,
 ) -> ResolvedTrack:
     """Resolve a track: check all declarations, then name every run.
 
@@ -56,6 +57,8 @@ def load_track(
         For rehearsals: shorten every run to so many iterations, schedules and starts in proportion. Makes other runs.
     limit : int, optional
         For rehearsals: use the first ``limit`` images of each split alone. Makes other runs.
+    catalogue : Catalogue, optional
+        The declarations of ``experiments``, where they have been read already.
 
     Returns
     -------
@@ -66,7 +69,7 @@ def load_track(
     UserError
         If any declaration is wrong, with one line per mistake.
     """
-    catalogue = read_catalogue(Path(experiments))
+    catalogue = catalogue or read_catalogue(Path(experiments))
     resolver = _Resolver(
         catalogue,
         _track(catalogue, name, data_root=data_root, weights_dir=weights_dir, seeds=seeds),
@@ -214,7 +217,7 @@ class _Resolver:
                 iterations=self.iterations,
                 limit=self.limit,
             )
-            runs[seed] = self._run(config, dataset, model, schedule, contrast, evaluations)
+            runs[seed] = self._run(config, dataset, model, schedule, evaluations)
         return runs
 
     def _run(
@@ -223,14 +226,13 @@ class _Resolver:
         dataset: str,
         model: str,
         schedule: str,
-        contrast: ResolvedContrast | None,
         evaluations: set[str],
     ) -> str:
         # Two names of one file are one model; the first of the track names the run.
         dataset = _first_name(dataset, {key: value.config for key, value in self.track.datasets.items()})
         model = _first_name(model, self.track.models)
         config_sha256, digits = identify(config.plain, config.seed, config.precision)
-        run = f"{run_slug(dataset, model, contrast, config.seed)}-{digits}"
+        run = f"{run_slug(dataset, model, config.contrast, config.seed)}-{digits}"
         known = self.runs.get(run)
         wanted = {"single_scale", *evaluations, *(known.evaluations if known else ())}
         data = self.track.datasets[dataset]
@@ -244,10 +246,10 @@ class _Resolver:
             folder=data.folder,
             model=model,
             schedule=schedule,
-            contrast=contrast.description() if contrast else None,
+            contrast=config.contrast.description() if config.contrast else None,
             seed=config.seed,
             precision=config.precision,
-            iterations=config.plain["train_cfg"]["max_iters"],
+            iterations=config.iterations,
             batch_size=config.plain["train_dataloader"]["batch_size"],
             config_sha256=config_sha256,
             evaluations=sorted(wanted, reverse=True),

@@ -47,11 +47,12 @@ def check_declarations(experiments: Path, tracks: Sequence[str] | None = None) -
     UserError
         With one line per mistake, at most ten.
     """
-    names = list(tracks or read_catalogue(experiments).tracks)
-    resolved, problems = {}, []
-    for name in names:
+    catalogue = read_catalogue(experiments)
+    resolved: dict[str, ResolvedTrack] = {}
+    problems: list[str] = []
+    for name in tracks or catalogue.tracks:
         try:
-            resolved[name] = load_track(name, experiments=experiments)
+            resolved[name] = load_track(name, experiments=experiments, catalogue=catalogue)
         except UserError as error:
             problems += str(error).splitlines()
     raise_problems(problems)
