@@ -152,7 +152,7 @@ def _illuminate(canvas: Canvas, camera: Camera, rng: RandomState) -> None:
         dark = (columns - camera.centre - tilt * (rows - camera.horizon)) * (1 if rng.uniform() < 0.5 else -1) > 0
         canvas.colour[dark & solid] *= rng.uniform(0.65, 0.9)
     light = canvas.colour / 255
-    light *= rng.uniform(0.72, 1.2) * (1 + rng.uniform(-0.05, 0.05, 3))
+    light *= rng.uniform(0.78, 1.2) * (1 + rng.uniform(-0.05, 0.05, 3))
     bend = rng.uniform(-0.3, 0.3)  # > 0 lifts the middle tones, < 0 lowers them
     light = np.clip(light, 0, 1)
     light = light + bend * light * (1 - light)
@@ -164,7 +164,7 @@ def _expose(canvas: Canvas, rng: RandomState) -> np.ndarray:
     """Average the oversampled pixels and add sensor noise, shape (H, W, 3), uint8."""
     colour = canvas.colour
     mean = (colour[::2, ::2] + colour[1::2, ::2] + colour[::2, 1::2] + colour[1::2, 1::2]) / 4
-    strength = rng.uniform(2, 9)
+    strength = rng.uniform(2, 7)
     shared = rng.uniform(-1, 1, mean.shape[:2])[..., None]
     noise = shared + rng.uniform(-1, 1, mean.shape) * 0.5
     return np.floor(np.clip(mean + strength * noise, 0, 255) + 0.5).astype(np.uint8)

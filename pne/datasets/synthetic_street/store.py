@@ -15,7 +15,6 @@ from pne.errors import UserError
 from pne.files import write_text
 
 META = "meta.json"
-DRAWING = 1  # raise it with every change of what is drawn
 
 
 def write(name: str, out: Path | str, seed: int = 0) -> bool:
@@ -137,7 +136,7 @@ def _recipe(kind: Variant, seed: int) -> dict:
     return {
         "variant": kind.name,
         "seed": seed,
-        "drawing": DRAWING,
+        "drawing": _digest(np.dstack(draw_scene(kind, SPLITS[0], 0, seed))),  # changes with the drawing code
         "statistics": hashlib.sha256(statistics.encode()).hexdigest()[:16],
     }
 
