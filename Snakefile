@@ -21,7 +21,7 @@ os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.envir
 
 from pne.errors import UserError
 from pne.resolve import load_track
-from workflows.configuration import command_options, read_configuration
+from workflows.configuration import identity_options, read_configuration, spec_options
 
 try:
     OPTIONS = read_configuration(config)
@@ -30,9 +30,8 @@ except UserError as error:
     raise WorkflowError(str(error))
 
 RUNS = TRACK.runs
-# Options that make the commands resolve the same runs as this file does.
-IDENTITY = command_options(OPTIONS, "track", "data_root", "weights_dir", "seeds", "iterations")
-ENVIRONMENT = command_options(OPTIONS, "device", "gpus", "workers", "threads", "checkpoint_interval")
+# Options that make the commands of analysis resolve the same runs as this file does.
+IDENTITY = identity_options(OPTIONS)
 
 
 wildcard_constraints:
@@ -49,6 +48,7 @@ rule tables:
     """Every table that the track offers; what is made when no target is named."""
     input:
         lambda wildcards: [file for name in TABLES for file in table_files(name)],
+        lambda wildcards: complete({run for name in TABLES for run in runs_of(TRACK.tables[name])}),
     message:
         f"all tables of track {TRACK.name}"
 
@@ -56,6 +56,10 @@ rule tables:
 for rules_file in sorted(Path(workflow.basedir, "workflows", "rules").glob("*.smk")):
 
     include: rules_file
+
+
+onstart:
+    refresh_descriptions()
 
 
 onsuccess:

@@ -102,12 +102,26 @@ def read_configuration(values: Mapping[str, Any]) -> Configuration:
         raise UserError("\n".join(lines)) from None
 
 
-def command_options(configuration: Configuration, *keys: str) -> str:
-    """Write the named settings as options of a command, quoted for the shell: ``--data-root /data --seeds 0,1``."""
+def identity_options(configuration: Configuration) -> str:
+    """Options that make the commands of `analysis` resolve the same runs, quoted for the shell."""
+    seeds = configuration.seeds and ",".join(map(str, configuration.seeds))
+    return _join({**_identity(configuration), "--seeds": seeds})
+
+
+def spec_options(configuration: Configuration) -> str:
+    """Options that make ``python -m pne.spec write`` describe the same runs, quoted for the shell."""
+    runtime = [f"{key}={value}" for key, value in configuration.runtime.items()]
+    return _join({**_identity(configuration), "--seeds": configuration.seeds, "--runtime": runtime})
+
+
+def _identity(configuration: Configuration) -> dict[str, Any]:
+    keys = ("track", "data_root", "weights_dir", "iterations")
+    return {f"--{key.replace('_', '-')}": getattr(configuration, key) for key in keys}
+
+
+def _join(options: Mapping[str, Any]) -> str:
     words = []
-    for key in keys:
-        value = getattr(configuration, key)
-        if value is not None:
-            text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-            words += [f"--{key.replace('_', '-')}", shlex.quote(text)]
-    return " ".join(words)
+    for option, value in options.items():
+        if value:
+            words += [option, *map(str, value if isinstance(value, list) else [value])]
+    return shlex.join(words)

@@ -96,7 +96,7 @@ def default_folder() -> Path:
 def _claim(
     names: Sequence[str], count: int, folder: Path, claims: ExitStack, report: Callable[[str], None]
 ) -> list[str]:
-    """Lock ``count`` of the devices; all or none are held at a time, so that two processes cannot wait for each other."""
+    """Lock ``count`` of the devices, all or none at a time, so that two processes cannot wait for each other."""
     told = False
     while True:
         with ExitStack() as attempt:

@@ -11,6 +11,25 @@ except UserError as error:
 ANALYSIS = sorted(str(path.relative_to(workflow.basedir)) for path in Path(workflow.basedir, "analysis").glob("*.py"))
 
 
+# Finished runs to train anew, and the flags that say that it was done, named after the training code: once per code.
+RETRAINED = frozenset()
+RETRAINED_FLAG = "results/{track}/retrained/none/{run}"
+if OPTIONS.retrain:
+    from pne.engine.provenance import code_sha256
+    from workflows.retraining import retrained_runs
+
+    try:
+        RETRAINED = retrained_runs(OPTIONS.retrain, RUNS, code_sha256())
+    except UserError as error:
+        raise WorkflowError(str(error))
+    RETRAINED_FLAG = f"results/{{track}}/retrained/{code_sha256()[:12]}/{{run}}"
+
+
+def retrained(runs):
+    """Flags of those of the given runs that this call is to train anew."""
+    return [RETRAINED_FLAG.format(track=TRACK.name, run=run) for run in runs if run in RETRAINED]
+
+
 def run_of(wildcards):
     """Return the run that a job's files belong to."""
     if wildcards.run not in RUNS:
@@ -47,3 +66,12 @@ def results_of(runs):
     return [
         f"results/{TRACK.name}/runs/{run}/{name}.json" for run in runs for name in ("train", *RUNS[run].evaluations)
     ]
+
+
+def complete(runs):
+    """Inputs of a target that shall stand on complete results.
+
+    A target names them beside the files made from them: where a table exists already, printed while a run was
+    missing, Snakemake does not look behind it.
+    """
+    return [*results_of(runs), *retrained(runs)]

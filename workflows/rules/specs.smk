@@ -1,28 +1,32 @@
-"""Descriptions of the runs, written before any of them trains."""
+"""Descriptions of the runs, each written before the run trains.
 
-import hashlib
+One job a run, without parameters: a description that exists is never a job's reason to run. Where it names another data
+folder or device than this call does, it is brought up to date when the jobs start (see `onstart`).
+"""
+
+from pne.spec import read_spec, write_spec
 
 
 localrules:
-    specs,
+    describe,
 
 
-def specs_digest(wildcards):
-    """Digest of all descriptions as they would be written: a run added, or another data folder, writes them anew."""
-    text = "\n".join(run.model_dump_json() for run in RUNS.values())
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-rule specs:
-    """Write spec.yaml and config.py of every run of the track. Writing them anew trains nothing: identity is in the id."""
+rule describe:
+    """Write spec.yaml and config.py of one run. Writing them anew trains nothing: a run's identity is in its id."""
     output:
-        [f"results/{TRACK.name}/runs/{run}/spec.yaml" for run in RUNS],
+        # update: if writing fails, the old description comes back.
+        update("results/{track}/runs/{run}/spec.yaml"),
     log:
-        f"results/{TRACK.name}/specs.log",
-    params:
-        digest=specs_digest,
-        options=f"{IDENTITY} {ENVIRONMENT}",
+        "results/{track}/runs/{run}/spec.log",
     message:
-        f"describe the {len(RUNS)} runs of the track"
+        "describe {wildcards.run}"
     shell:
-        "python -m pne.spec write {params.options} > {log:q} 2>&1"
+        f"python -m pne.spec write {spec_options(OPTIONS)} --run {{wildcards.run}} > {{log:q}} 2>&1"
+
+
+def refresh_descriptions():
+    """Write those descriptions anew that exist and differ from what this call says of the run."""
+    for name, run in RUNS.items():
+        path = run.directory / "spec.yaml"
+        if path.exists() and read_spec(path) != run:
+            write_spec(run, TRACK.config(name))

@@ -2,6 +2,7 @@
 
 FORMATS = ("tex", "csv", "md")
 TABLES = [name for name, table in TRACK.tables.items() if table.available]
+CLAIMS = [f"results/{TRACK.name}/claims/claims.{suffix}" for suffix in ("md", "csv", "json")]
 # Tables that the jobs of this call lead to; filled while Snakemake collects the inputs of rule `table`.
 REQUESTED = set()
 
@@ -11,6 +12,7 @@ localrules:
     published,
     published_table,
     claims,
+    judge,
 
 
 def table_files(name, track=TRACK.name):
@@ -25,7 +27,7 @@ def results_of_table(wildcards):
 def render_partial_tables():
     """Print the requested tables from what there is."""
     for name in sorted(REQUESTED):
-        shell(f"python -m analysis.tables {IDENTITY} --table {name}")
+        shell(f"python -m analysis.tables {IDENTITY} --table {name} > results/{TRACK.name}/tables/{name}.log 2>&1")
 
 
 def print_results():
@@ -79,20 +81,29 @@ rule published_table:
 
 
 rule claims:
-    """Hold the paper's claims against the measured runs."""
+    """The paper's claims, held against the measured runs."""
+    input:
+        CLAIMS,
+        complete(RUNS),
+    message:
+        f"claims on track {TRACK.name}"
+
+
+rule judge:
+    """Judge each claim of the paper."""
     input:
         results=results_of(RUNS),
         retrained=retrained(RUNS),
         declarations="experiments/claims.yaml",
         scripts=ANALYSIS,
     output:
-        [ensure(f"results/{TRACK.name}/claims/claims.{suffix}", non_empty=True) for suffix in ("md", "csv", "json")],
+        [ensure(file, non_empty=True) for file in CLAIMS],
     log:
         f"results/{TRACK.name}/claims/claims.log",
     params:
         options=IDENTITY,
     message:
-        "examine the claims of the paper"
+        "judge the claims of the paper"
     shell:
         "python -m analysis.claims {params.options} > {log:q} 2>&1"
 
@@ -114,7 +125,7 @@ for name, table in TRACK.tables.items():
         name:
             f"table_{name}"
         input:
-            table_files(name) if table.available else refuse(table),
+            [*table_files(name), *complete(runs_of(table))] if table.available else refuse(table),
         localrule: True
         message:
             f"table {name} of track {TRACK.name}"

@@ -5,11 +5,31 @@ may reach these rules (no params, no scripts, a fixed command), so that only a m
 """
 
 
+def spec_of(wildcards):
+    """Description of the run; none for a run that is finished and lost it, so that writing it does not train."""
+    spec = run_of(wildcards).directory / "spec.yaml"
+    return [] if is_trained(wildcards) and not spec.exists() else str(spec)
+
+
+def data_to_train(wildcards):
+    return [] if is_trained(wildcards) else data_of(run_of(wildcards))
+
+
+def data_to_evaluate(wildcards):
+    run = run_of(wildcards)
+    return [] if (run.directory / "multi_scale_flip.json").exists() else data_of(run)
+
+
+def is_trained(wildcards):
+    """Whether both results of training are there; such a run needs no data."""
+    return all((run_of(wildcards).directory / name).exists() for name in ("train.json", "single_scale.json"))
+
+
 rule train:
     """Train one run and score it single-scale; resumes from its work directory, publishes its results last."""
     input:
-        spec=ancient("results/{track}/runs/{run}/spec.yaml"),
-        data=ancient(lambda wildcards: data_of(run_of(wildcards))),
+        spec=ancient(spec_of),
+        data=ancient(data_to_train),
     output:
         ensure("results/{track}/runs/{run}/train.json", non_empty=True),
         ensure("results/{track}/runs/{run}/single_scale.json", non_empty=True),
@@ -30,6 +50,7 @@ rule evaluate:
     """Score the final weights of one run at several scales, mirrored too."""
     input:
         spec=ancient("results/{track}/runs/{run}/spec.yaml"),
+        data=ancient(data_to_evaluate),
         trained="results/{track}/runs/{run}/train.json",
         retrained=lambda wildcards: retrained([wildcards.run]),
     output:

@@ -1,6 +1,6 @@
 """A real SLURM of one node with two fake GPUs, started and stopped on the machine at hand, for tests.
 
-``python tests/cluster/slurm.py start [--accounting]`` brings it up, ``stop`` takes it down again. It needs root, Debian's
+``python tests/workflow/slurm.py start [--accounting]`` brings it up, ``stop`` takes it down. It needs root, Debian's
 packages slurm-wlm and munge (with accounting also slurmdbd and mariadb-server), and a machine that has no SLURM of
 its own: an /etc/slurm/slurm.conf that this script did not write is never touched. Everything else it writes lies in
 one folder. The GPUs are character devices without a driver, so SLURM hands out CUDA_VISIBLE_DEVICES as on a real node.
@@ -19,7 +19,7 @@ from pathlib import Path
 
 FOLDER = Path("/tmp/pne-slurm")
 ETC = Path("/etc/slurm")
-MARK = "# written by tests/cluster/slurm.py"
+MARK = "# written by tests/workflow/slurm.py"
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue")
 ACCOUNTING_PROGRAMS = ("slurmdbd", "mariadbd", "mariadb-install-db", "sacctmgr")
 ACCOUNT = "segmentation"

@@ -1,0 +1,94 @@
+"""Results as finished runs leave them, with numbers made up, for tests that ask what a workflow would still do."""
+
+from pathlib import Path
+
+from pne.engine.provenance import code_sha256
+from pne.files import write_text
+from pne.resolve import load_track
+from pne.results import ContrastSummary, EvaluationResult, Provenance, TrainResult, write_result
+from pne.spec import Run, write_spec
+
+STATISTICS = (
+    "loss_contrast",
+    "anchors",
+    "sets",
+    "positive_similarity",
+    "negative_similarity",
+    "weight_mean",
+    "weight_std",
+)
+
+
+def finish_track(name: str = "quick") -> dict[str, Run]:
+    """Write descriptions and result files of every run of a track in the current folder; return the runs."""
+    track = load_track(name)
+    for run in track.runs.values():
+        write_spec(run, track.config(run.run))
+        finish_run(run, code_sha256(Path("pne")))
+    for dataset in track.declaration.datasets.values():
+        marker = Path(track.declaration.data_root, dataset.folder, "meta.json")
+        marker.parent.mkdir(parents=True, exist_ok=True)
+        marker.write_text("{}\n")
+    return track.runs
+
+
+def finish_run(run: Run, code: str) -> None:
+    """Write ``train.json`` and every evaluation that the run is asked for."""
+    provenance = Provenance(
+        git_commit=None,
+        git_dirty=None,
+        code_sha256=code,
+        versions={"python": "3.11"},
+        device="cpu: made up",
+        hostname="nowhere",
+        world_size=1,
+        micro_batch=run.batch_size,
+        dataset_fingerprint="0" * 64,
+        seed=run.seed,
+        started="2026-01-01T00:00:00+00:00",
+        ended="2026-01-01T00:01:00+00:00",
+    )
+    summary = ContrastSummary(
+        iterations=90, active_fraction=1.0, healthy=True, final_statistics=dict.fromkeys(STATISTICS, 0.5)
+    )
+    write_result(
+        run.directory / "train.json",
+        TrainResult(
+            run=run.run,
+            iterations=run.iterations,
+            time_s=0.1,
+            peak_memory_mib=500,
+            memory_kind="resident_set",
+            resumes=0,
+            losses={"loss": 1.0},
+            contrast=summary if run.contrast else None,
+            parameters=1000,
+            weights_sha256="0" * 64,
+            provenance=provenance,
+        ),
+    )
+    for evaluation in run.evaluations:
+        write_result(
+            run.directory / f"{evaluation}.json",
+            EvaluationResult(
+                run=run.run,
+                evaluation=evaluation,
+                miou=30.0,
+                aacc=60.0,
+                class_iou={"road": 30.0},
+                images=60,
+                time_s=3.0,
+                weights_sha256="0" * 64,
+                provenance=provenance,
+            ),
+        )
+
+
+def write_embedding() -> None:
+    """Write what the embedding table is made from, and the table itself: it takes trained weights to make them."""
+    track = load_track("quick")
+    for row in track.tables["embedding"].rows.values():
+        for run in row.runs.values():
+            write_text(f"results/quick/features/{run}.npz", "made up")
+    for suffix in ("tex", "csv", "md"):
+        write_text(f"results/quick/tables/embedding.{suffix}", "made up")
