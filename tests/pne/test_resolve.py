@@ -237,7 +237,8 @@ def test_a_track_may_list_its_tables(declarations):  # noqa: F811
 
 
 def test_config_changes_of_a_row_reach_the_plain_model(declarations):  # noqa: F811
-    row = "  wide: {label: wide, contrast: {use: pne}, config: {model.decode_head.dropout_ratio: 0.3, model.backbone: {depth: 34}}}\n"
+    changes = "{model.decode_head.dropout_ratio: 0.3, model.backbone: {depth: 34}}"
+    row = f"  wide: {{label: wide, contrast: {{use: pne}}, config: {changes}}}\n"
     declarations.write("tables/samples.yaml", ABLATION + row)
     track = load_track("quick", experiments=declarations.folder)
     config = track.config(track.tables["samples"].rows["wide"].runs[0])
