@@ -1,7 +1,7 @@
 """Writing files so that a reader, or a crash, never sees half of one."""
 
 import os
-import tempfile
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,13 +32,9 @@ def written_aside(path: Path | str) -> Iterator[Path]:
     aside = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.stem}.", suffix=path.suffix, dir=path.parent)
-        os.close(handle)
-        aside = Path(name)
+        aside = path.with_name(f".{path.stem}.{uuid.uuid4().hex[:8]}{path.suffix}")
+        aside.touch(exist_ok=False)
         yield aside
-        mask = os.umask(0)
-        os.umask(mask)
-        aside.chmod(0o666 & ~mask)
         with aside.open("rb") as stream:
             os.fsync(stream.fileno())
         aside.replace(path)

@@ -1,0 +1,58 @@
+"""A reader never sees half a file, whatever happens to the writer."""
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from pne.errors import UserError
+from pne.files import write_text, written_aside
+
+
+def test_writes_into_new_folders_and_replaces(tmp_path):
+    path = tmp_path / "a" / "b" / "result.json"
+    write_text(path, "one")
+    write_text(path, "zwei µ")
+    assert path.read_text(encoding="utf-8") == "zwei µ"
+    assert os.listdir(path.parent) == ["result.json"]
+
+
+def test_the_mode_follows_the_umask(tmp_path):
+    before = os.umask(0o027)
+    try:
+        write_text(tmp_path / "x", "")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == 0o640
+
+
+def test_a_failed_writer_leaves_the_old_file_and_no_other(tmp_path):
+    path = tmp_path / "result.json"
+    write_text(path, "old")
+    with pytest.raises(KeyError), written_aside(path) as aside:
+        aside.write_text("half")
+        raise KeyError("writer")
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["result.json"]
+
+
+def test_a_full_disk_is_named(tmp_path):
+    path = tmp_path / "result.json"
+    with pytest.raises(UserError, match=r"result\.json: cannot be written \(No space left on device\).*free space"):
+        with written_aside(path):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert not os.listdir(tmp_path)
+
+
+def test_a_folder_that_is_a_file_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot be written"):
+        write_text(tmp_path / "file" / "x", "")
+
+
+def test_the_suffix_is_kept_for_writers_that_look_at_it(tmp_path):
+    with written_aside(tmp_path / "a.npz") as aside:
+        assert aside.suffix == ".npz"
+        assert aside.parent == Path(tmp_path)
