@@ -11,12 +11,22 @@ from pne.errors import UserError
 from pne.files import write_text, written_aside
 
 
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def fail_writing(path: Path, error: Exception) -> None:
+    with written_aside(path) as aside:
+        aside.write_text("half")
+        raise error
+
+
 def test_writes_into_new_folders_and_replaces(tmp_path):
     path = tmp_path / "a" / "b" / "result.json"
     write_text(path, "one")
     write_text(path, "zwei µ")
     assert path.read_text(encoding="utf-8") == "zwei µ"
-    assert os.listdir(path.parent) == ["result.json"]
+    assert names(path.parent) == ["result.json"]
 
 
 def test_the_mode_follows_the_umask(tmp_path):
@@ -31,19 +41,17 @@ def test_the_mode_follows_the_umask(tmp_path):
 def test_a_failed_writer_leaves_the_old_file_and_no_other(tmp_path):
     path = tmp_path / "result.json"
     write_text(path, "old")
-    with pytest.raises(KeyError), written_aside(path) as aside:
-        aside.write_text("half")
-        raise KeyError("writer")
+    with pytest.raises(KeyError):
+        fail_writing(path, KeyError("writer"))
     assert path.read_text() == "old"
-    assert os.listdir(tmp_path) == ["result.json"]
+    assert names(tmp_path) == ["result.json"]
 
 
 def test_a_full_disk_is_named(tmp_path):
     path = tmp_path / "result.json"
     with pytest.raises(UserError, match=r"result\.json: cannot be written \(No space left on device\).*free space"):
-        with written_aside(path):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    assert not os.listdir(tmp_path)
+        fail_writing(path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    assert names(tmp_path) == []
 
 
 def test_a_folder_that_is_a_file_is_named(tmp_path):
