@@ -37,13 +37,11 @@ class ContrastLoss(nn.Module):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if cls.__name__ in LOSSES:
-            own = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
-            for option in LOSSES[cls.__name__].values():
-                own.append(inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, default=option.default))
-            written = inspect.signature(cls.__init__).parameters.values()
-            own += [p for p in written if p.kind is inspect.Parameter.KEYWORD_ONLY]
-            cls.__signature__ = inspect.Signature(own[1:])
+        if cls.__name__ in LOSSES:  # the table's options, then what the constructor adds
+            keyword = inspect.Parameter.KEYWORD_ONLY
+            options = [inspect.Parameter(o.name, keyword, default=o.default) for o in LOSSES[cls.__name__].values()]
+            others = [p for p in inspect.signature(cls.__init__).parameters.values() if p.kind is keyword]
+            cls.__signature__ = inspect.Signature(options + others)
 
     def __init__(self, **options: Any) -> None:
         super().__init__()
