@@ -1,11 +1,12 @@
 """The form of declarations, and what a mistake in one reads like."""
 
 import json
+import re
 
 import pytest
 import yaml
 
-from pne.declarations import Column, Published, Row, Table
+from pne.declarations import Column, Contrast, Published, Row, Table, Track, TrackDataset
 from pne.errors import UserError
 from pne.reading import describe, read_declaration, read_yaml
 from pne.spec_command import SCHEMAS, schema_texts
@@ -190,3 +191,18 @@ def test_describe_finds_the_model_behind_optional_keys():
         Table.model_validate(yaml.safe_load(TABLE) | {"paper": {"label": "x", "captoin": "y"}})
     lines = describe(caught.value, Table)
     assert "paper.captoin: unknown key; did you mean caption? allowed: label, number, caption" in lines
+
+
+def test_the_documentation_names_every_key(repository):
+    text = (repository / "docs/declarations.md").read_text(encoding="utf-8")
+    for model in (Table, Column, Row, Published, Track, TrackDataset, Contrast):
+        for key in model.model_fields:
+            assert re.search(rf"`[^`]*\b{key}\b[^`]*`", text), f"{model.__name__}.{key}"
+
+
+def test_the_documented_table_is_one(repository, tmp_path):
+    text = (repository / "docs/declarations.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```yaml\n(table: .*?)```", text, re.DOTALL)
+    (tmp_path / "samples.yaml").write_text(example, encoding="utf-8")
+    table = read_declaration(tmp_path / "samples.yaml", Table, "table")
+    assert table.rows["few"].contrast == {"use": "pne", "num_samples": 10}
