@@ -9,7 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from analysis.cells import Cell, CellKind, write_cell
 from analysis.latex_text import to_plain
-from analysis.printed import Head, PrintedTable
+from analysis.printed import Head, PrintedTable, Record
 from analysis.run_details import RunDetails
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -17,9 +17,13 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 @dataclass(frozen=True)
 class PageCell:
-    """A cell as text; ``row`` is the key of the row whose runs stand behind it, empty without runs."""
+    """A cell as text; ``row`` is the key of the row whose runs stand behind it, empty without runs.
+
+    ``detail`` is a smaller second line.
+    """
 
     text: str
+    detail: str = ""
     kind: str = "label"
     bold: bool = False
     row: str = ""
@@ -80,12 +84,15 @@ def table_page(title: str, table: PrintedTable, runs: Mapping[str, Sequence[RunD
         blocks=[[[convert(cell) for cell in line] for line in block] for block in table.blocks],
         notes=[("", to_plain(remark)) for remark in table.remarks]
         + [(mark, to_plain(note)) for note, mark in marks.items()],
-        rows=[
-            PageRow(record.key, to_plain(record.row.label), runs[record.key])
-            for record in table.records
-            if runs.get(record.key)
-        ],
+        rows=[PageRow(record.key, _name(record), runs[record.key]) for record in table.records if runs.get(record.key)],
     )
+
+
+def _name(record: Record) -> str:
+    """Label and settings of a row: what tells it apart from the others."""
+    cells = [cell for side, cell in record.cells.items() if not side.side and cell.kind is CellKind.SETTING]
+    settings = [text for cell in cells if (text := write_cell(cell, to_plain, "−", " ± ", "–"))]
+    return " · ".join([to_plain(record.row.label), *settings])
 
 
 def plain_page(title: str, caption: str, heads: Sequence[str], lines: Sequence[Sequence[str]]) -> Page:

@@ -11,7 +11,8 @@ from analysis.command import read_results, resolve, track_parser
 from analysis.external import load_external
 from analysis.figures.declaration import title_of
 from analysis.figures.embedding import TABLE as EMBEDDING
-from analysis.figures.embedding_table import HEADS, NOTE, render_rows
+from analysis.figures.embedding import read_numbers
+from analysis.figures.embedding_table import NOTE, column_heads, render_rows
 from analysis.latex_text import to_plain
 from analysis.measure import Measurements
 from analysis.measured import print_measured
@@ -31,24 +32,25 @@ def runs_by_row(table: ResolvedTable, track: ResolvedTrack) -> dict[str, list[Ru
 
 
 def embedding_page(table: ResolvedTable, track: ResolvedTrack, numbers: pd.DataFrame) -> Page:
-    """Make the page of table embedding from its CSV file."""
+    """Make the page of table embedding from its numbers."""
     labels = {key: row.declaration.label for key, row in table.rows.items() if row.runs}
     keys = {to_plain(label): key for key, label in labels.items()}
     blocks = []
     for title, lines in render_rows(numbers, labels, latex=False):
-        block = [[PageCell(title, span=len(HEADS) + 1)]]
+        block = [[PageCell(title, span=len(column_heads()) + 1)]]
         for label, *cells in lines:
-            texts = [
-                PageCell(cell.replace("**", ""), "measured", bold="**" in cell, row=keys[label] if cell else "")
-                for cell in cells
-            ]
+            texts = []
+            for cell in cells:
+                value, _, interval = cell.replace("**", "").partition(" ")
+                row = keys[label] if cell else ""
+                texts.append(PageCell(value, interval, "measured", bold="**" in cell, row=row))
             block.append([PageCell(label), *texts])
         blocks.append(block)
     details = runs_by_row(table, track)
     return Page(
         title=title_of(table),
         caption=to_plain(table.declaration.caption or table.declaration.question),
-        head=[[Head(""), *(Head(head) for head in HEADS.values())]],
+        head=[[Head(""), *map(Head, column_heads())]],
         blocks=blocks,
         notes=[("", NOTE)],
         rows=[PageRow(key, to_plain(label), details[key]) for key, label in labels.items()],
@@ -82,10 +84,7 @@ def make_page(name: str, track: ResolvedTrack, results: Path, experiments: Path)
         offered = [key for key, table in track.tables.items() if table.available]
         raise UserError(f"track {track.name}: no table {name!r}; allowed: {', '.join([*offered, CLAIMS])}")
     if name == EMBEDDING:
-        path = folder / "tables" / f"{EMBEDDING}.csv"
-        if not path.exists():
-            raise UserError(f"{path}: no such file; `snakemake table_embedding` makes it")
-        return embedding_page(table, track, pd.read_csv(path))
+        return embedding_page(table, track, read_numbers(track))
     scores = load_external(experiments / "external.yaml")
     printed = print_measured(table, track, Measurements(read_results(track)), scores)
     return table_page(title_of(table), printed, runs_by_row(table, track))

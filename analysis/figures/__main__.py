@@ -13,7 +13,7 @@ STEPS = {
     "select": "choose what to show by the figure's rule and store it",
     "map": "compute the t-SNE coordinates and store them",
     "draw": "draw from what is stored, and write the caption",
-    "embedding": "print table embedding from the stored features",
+    "embedding": "measure the stored features and print table embedding",
 }
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from analysis.figures.declaration import ResolvedFigure
 from pne.resolved import ResolvedTrack
 
-COMPARABLE = "It is not the paper's data, so that nothing here may be compared with published values."
+NOT_COMPARABLE = "It is not the paper's data, so that nothing here may be compared with published values."
 
 
 def about_data(figure: ResolvedFigure, track: ResolvedTrack) -> str:
@@ -14,7 +14,7 @@ def about_data(figure: ResolvedFigure, track: ResolvedTrack) -> str:
     titles = " and ".join(track.declaration.datasets[name].title for name in names)
     text = f"Data: {titles} (track {track.name})."
     if not track.declaration.comparable:
-        text += f" {COMPARABLE}"
+        text += f" {NOT_COMPARABLE}"
     return text
 
 

@@ -1,4 +1,4 @@
-"""``table_embedding``: measure the stored features of every row and print the numbers."""
+"""``table_embedding``: measure the stored features of every row; print the numbers."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.embedding import Sample, average, image_weights, measure, summarise
-from analysis.figures.captions import COMPARABLE
+from analysis.figures.captions import NOT_COMPARABLE
 from analysis.figures.declaration import features_file
 from analysis.figures.embedding_table import SPACES, render_latex, render_markdown
 from pne.errors import UserError
@@ -17,6 +17,7 @@ from pne.resolved import ResolvedTable, ResolvedTrack
 
 TABLE = "embedding"
 RESAMPLES = 1000
+COLUMNS = ("row", "space", "scope", "metric", "value", "low", "high", "delta", "delta_low", "delta_high")
 # Classes that the paper names, and what data sets call them.
 NAMED_CLASSES = {"vegetation": ("vegetation", "tree"), "building": ("building",), "pole": ("pole",)}
 
@@ -87,41 +88,75 @@ def _check_same_pixels(parts: Sequence[Features], first: Sequence[Features]) -> 
             raise UserError(f"{runs}: sampled different pixels; extract both anew: python -m pne.extract SPEC ...")
 
 
+def offered_table(track: ResolvedTrack) -> ResolvedTable:
+    """Return the table of embeddings.
+
+    Raises
+    ------
+    UserError
+        If the track does not offer it.
+    """
+    table = track.tables.get(TABLE)
+    if table is None or not table.available:
+        reason = "it is not declared" if table is None else table.reason
+        raise UserError(f"track {track.name}: table {TABLE} is not offered: {reason}")
+    return table
+
+
+def table_file(track: ResolvedTrack, suffix: str) -> Path:
+    """One of the files of the printed table."""
+    run = next(iter(track.runs.values()))
+    return Path(run.runtime.results) / "tables" / f"{TABLE}.{suffix}"
+
+
+def read_numbers(track: ResolvedTrack) -> pd.DataFrame:
+    """Read the numbers of the printed table.
+
+    Raises
+    ------
+    UserError
+        If the table has not been made.
+    """
+    path = table_file(track, "csv")
+    mend = "`python -m analysis.figures embedding` makes it"
+    if not path.exists():
+        raise UserError(f"{path}: no such file; {mend}")
+    numbers = pd.read_csv(path)
+    missing = [name for name in COLUMNS if name not in numbers.columns]
+    if missing:
+        raise UserError(f"{path}: no column {', '.join(missing)}; {mend}")
+    return numbers
+
+
 def write_embedding_table(track: ResolvedTrack) -> list[Path]:
-    """Measure the rows of table embedding and write ``embedding.tex``, ``.csv`` and ``.md``.
+    """Measure the stored features of every row and write ``embedding.tex``, ``.csv`` and ``.md``.
 
     Raises
     ------
     UserError
         If the track does not offer the table, or features are missing.
     """
-    table: ResolvedTable | None = track.tables.get(TABLE)
-    if table is None or not table.available:
-        reason = "it is not declared" if table is None else table.reason
-        raise UserError(f"track {track.name}: table {TABLE} is not offered: {reason}")
-    features = {
-        row.key: [Features.read(features_file(track.runs[run])) for run in row.runs.values()]
-        for row in table.rows.values()
-        if row.runs
-    }
-    numbers = measure_rows(features)
-    labels = {key: table.rows[key].declaration.label for key in features}
+    table = offered_table(track)
+    labels = {row.key: row.declaration.label for row in table.rows.values() if row.runs}
+    numbers = measure_rows(
+        {
+            key: [Features.read(features_file(track.runs[run])) for run in table.rows[key].runs.values()]
+            for key in labels
+        }
+    )
     title = track.declaration.datasets[table.declaration.dataset].title
-    first = next(iter(features.values()))
+    first = numbers.iloc[0]
     notes = [
-        f"{numbers['pixels'].iloc[0]} pixels of {numbers['images'].iloc[0]} test images, at most "
-        f"{first[0].about['per_class']} of each class, the same for every row; "
-        f"{len(first)} {'seed' if len(first) == 1 else 'seeds'} a row.",
-        f"Data: {title} (track {track.name}).{'' if track.declaration.comparable else ' ' + COMPARABLE}",
+        f"{first['pixels']} pixels of {first['images']} test images, the same for every row; "
+        f"{first['seeds']} {'seed' if first['seeds'] == 1 else 'seeds'} a row.",
+        f"Data: {title} (track {track.name}).{'' if track.declaration.comparable else ' ' + NOT_COMPARABLE}",
     ]
-    folder = Path(track.runs[next(iter(track.runs))].runtime.results) / "tables"
     caption = table.declaration.caption or table.declaration.question
     contents = {
-        ".tex": render_latex(numbers, labels, caption, notes),
-        ".csv": numbers.to_csv(index=False, lineterminator="\n"),
-        ".md": render_markdown(numbers, labels, caption, notes),
+        "tex": render_latex(numbers, labels, caption, notes),
+        "csv": numbers.to_csv(index=False, lineterminator="\n"),
+        "md": render_markdown(numbers, labels, caption, notes),
     }
-    paths = [folder / f"{TABLE}{suffix}" for suffix in contents]
-    for path, text in zip(paths, contents.values(), strict=True):
-        write_text(path, text)
-    return paths
+    for suffix, text in contents.items():
+        write_text(table_file(track, suffix), text)
+    return [table_file(track, suffix) for suffix in contents]

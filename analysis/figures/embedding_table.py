@@ -1,5 +1,6 @@
 """Print the metrics of pixel embeddings as LaTeX, CSV and Markdown."""
 
+import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -110,13 +111,13 @@ def _write(cell: pd.Series | None, best: float | None, latex: bool) -> str:
     return f"{number}{mark}{limits}".replace("-", "−")
 
 
-def _heads() -> list[str]:
+def column_heads() -> list[str]:
     return [f"{HEADS[metric]} {'↑' if HIGHER_IS_BETTER[metric] else '↓'}" for metric in METRICS]
 
 
 def render_markdown(numbers: pd.DataFrame, labels: Mapping[str, str], caption: str, notes: Sequence[str]) -> str:
     """Write one pipe table; each block begins with a line of its own."""
-    heads = ["", *_heads()]
+    heads = ["", *column_heads()]
     lines = [f"**{to_plain(caption)}**", "", f"| {' | '.join(heads)} |", f"| :-- {'| :-: ' * len(METRICS)}|"]
     for title, rows in render_rows(numbers, labels, latex=False):
         lines.append(f"| *{title}* {'| ' * len(METRICS)}|")
@@ -126,7 +127,8 @@ def render_markdown(numbers: pd.DataFrame, labels: Mapping[str, str], caption: s
 
 def render_latex(numbers: pd.DataFrame, labels: Mapping[str, str], caption: str, notes: Sequence[str]) -> str:
     """Write a table environment; it needs booktabs and graphicx."""
-    heads = [head.replace("↑", r"$\uparrow$").replace("↓", r"$\downarrow$").replace("%", r"\%") for head in _heads()]
+    signs = {"↑": r"$\uparrow$", "↓": r"$\downarrow$", "%": r"\%"}
+    heads = [re.sub("[↑↓%]", lambda found: signs[found[0]], head) for head in column_heads()]
     lines = [
         r"\begin{table}[htbp]",
         r"\centering",

@@ -184,6 +184,11 @@ rule draw_figure:
         "python -m analysis.figures draw {wildcards.figure} {params.options} > {log:q} 2>&1"
 
 
+# Table embedding has numbers of its own, which the rule of the other tables does not know.
+wildcard_constraints:
+    table=r"(?!embedding\b)[a-z0-9_]+",
+
+
 rule measure_embeddings:
     """Print table embedding: what the pictures of t-SNE show, in numbers."""
     input:
@@ -200,10 +205,6 @@ rule measure_embeddings:
         "measure how embeddings are spread"
     shell:
         "python -m analysis.figures embedding {params.options} > {log:q} 2>&1"
-
-
-# Table embedding has numbers of its own, which the rule of the other tables does not know.
-ruleorder: measure_embeddings > table
 
 
 for name, figure in FIGURES.items():
