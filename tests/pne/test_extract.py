@@ -1,0 +1,229 @@
+"""Extraction from really trained runs: the same pixels in every run, numbers that agree with the evaluation."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tiny_runs import CLASSES, PNE, draw_images, write_run
+
+from pne import extract, train
+from pne.engine.confusion import read_confusion
+from pne.errors import UserError
+from pne.extraction.archives import Features, Pairs, Predictions
+from pne.extraction.network import Network
+from pne.extraction.sampling import ClassSample, pixel_keys
+from pne.extraction.selections import ChosenImage, ConfusionSelection, ImageSelection, write_selection
+from pne.losses.inputs import classify_pixels
+
+
+@pytest.fixture(scope="module")
+def specs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A run with cross entropy alone and one with PNE, both trained for a few iterations."""
+    folder = tmp_path_factory.mktemp("extract")
+    data = draw_images(folder / "data" / "street", train=8, test=5)
+    contrast = {"loss": PNE, "weight": 1.3, "projection": {"channels": 12}}
+    specs = {
+        "base": write_run(folder, data, "base", iterations=40),
+        "pne": write_run(folder, data, "pne", iterations=40, contrast=contrast),
+    }
+    assert train.main([str(spec) for spec in specs.values()]) == 0
+    return specs
+
+
+@pytest.fixture(scope="module")
+def features(specs: dict[str, Path]) -> dict[str, Features]:
+    assert extract.main([*map(str, specs.values()), "--per-class", "7", "--seed", "3"]) == 0
+    return {name: Features.read(spec.parents[2] / "features" / f"{name}.npz") for name, spec in specs.items()}
+
+
+def test_both_runs_store_the_same_pixels_by_label(features):
+    base, pne = (f.select(f.by_label) for f in features.values())
+    for field in ("label", "image", "position", "grid"):
+        assert np.array_equal(getattr(base, field), getattr(pne, field))
+    assert not np.array_equal(base.penultimate, pne.penultimate)
+
+
+def test_samples_are_balanced_and_the_correct_one_is_correct(features):
+    for f in features.values():
+        assert np.bincount(f.label[f.by_label], minlength=CLASSES).max() <= 7
+        assert np.bincount(f.label[f.by_correct], minlength=CLASSES).max() <= 7
+        assert np.bincount(f.label[f.by_label], minlength=CLASSES).min() == 7  # every class has more pixels
+        assert f.by_correct.any()
+        assert f.correct[f.by_correct].all()
+        assert not f.correct[f.by_label].all()
+        assert ((f.confidence > 1 / CLASSES - 1e-6) & (f.confidence <= 1)).all()
+
+
+def test_the_projection_is_stored_where_there_is_a_branch(features):
+    assert features["base"].projection is None
+    assert features["pne"].projection.shape == (len(features["pne"].label), 12)
+
+
+def test_stored_features_give_the_stored_prediction_and_projection(specs, features):
+    network, stored = Network(specs["pne"]), features["pne"]
+    with torch.no_grad():
+        penultimate = torch.from_numpy(stored.penultimate)[:, :, None, None]
+        logits = network.head.conv_seg(penultimate).flatten(1)
+        projection = network.branch.projection(penultimate).flatten(1)
+    assert np.array_equal(logits.argmax(1).numpy(), stored.prediction)
+    np.testing.assert_allclose(logits.softmax(1).amax(1).numpy(), stored.confidence, rtol=1e-4)
+    np.testing.assert_allclose(projection.numpy(), stored.projection, rtol=1e-3, atol=1e-4)
+
+
+def test_extracting_again_gives_the_same_bytes_and_another_seed_other_pixels(specs, features, tmp_path):
+    for seed, same in (("3", True), ("4", False)):
+        extract.main([str(specs["base"]), "--per-class", "7", "--seed", seed, "--out", str(tmp_path / seed)])
+        again = (tmp_path / seed / "base.npz").read_bytes()
+        assert (again == (specs["base"].parents[2] / "features" / "base.npz").read_bytes()) == same
+
+
+def test_predictions_are_those_that_were_scored(specs, tmp_path):
+    selection = ImageSelection(
+        rule="-", images=[ChosenImage(index=index, name=f"{index:03d}", reason="-") for index in (4, 1)]
+    )
+    write_selection(tmp_path / "selection.json", selection)
+    arguments = ["--predictions", str(tmp_path / "selection.json"), "--out", str(tmp_path)]
+    assert extract.main([str(specs["pne"]), *arguments]) == 0
+    stored = Predictions.read(tmp_path / "pne.npz")
+    confusion = read_confusion(specs["pne"].parent / "single_scale.confusion.npz")
+    assert stored.names.tolist() == [confusion.names[4], confusion.names[1]]
+    for row, index in enumerate(stored.index):
+        image, label, prediction = stored.panel(row)
+        assert image.shape == (40, 60, 3)
+        counted = np.zeros((CLASSES, CLASSES), int)
+        valid = label < CLASSES
+        np.add.at(counted, (label[valid], prediction[valid]), 1)
+        chosen = confusion.image == index
+        expected = np.zeros_like(counted)
+        expected[confusion.true[chosen], confusion.predicted[chosen]] = confusion.count[chosen]
+        assert np.array_equal(counted, expected)
+
+
+def test_images_come_back_in_their_own_colours(specs):
+    from PIL import Image
+
+    network = Network(specs["base"])
+    image, _, _ = network.see(0)
+    path = network.dataset.get_data_info(0)["img_path"]
+    difference = np.abs(np.asarray(Image.open(path).convert("RGB")).astype(int) - image)
+    assert difference.mean() < 2  # decoders of JPEG differ a little
+
+
+def test_drawn_pairs_are_pixels_of_the_confusion_and_of_both_classes(specs, tmp_path):
+    network = Network(specs["pne"])
+    counts: dict[tuple[int, int, int], int] = {}
+    for index in range(len(network.dataset)):
+        pixels = network.look(index)
+        kinds = classify_pixels(pixels.logits, pixels.label, 255)
+        right = set(kinds.label[kinds.correct].tolist())
+        for pair in zip(kinds.label[kinds.wrong].tolist(), kinds.predicted[kinds.wrong].tolist(), strict=True):
+            if right.issuperset(pair):
+                counts[index, *pair] = counts.get((index, *pair), 0) + 1
+    index, true, predicted = max(counts, key=counts.get)
+    pixels = network.look(index)
+    kinds = classify_pixels(pixels.logits, pixels.label, 255)
+    image = ChosenImage(index=index, name=network.name(index), reason="-")
+    selection = ConfusionSelection(rule="-", image=image, true_class=true, predicted_class=predicted, pixels=9)
+    write_selection(tmp_path / "selection.json", selection)
+    arguments = ["--pairs", str(tmp_path / "selection.json"), "--out", str(tmp_path)]
+    assert extract.main([str(specs["pne"]), *arguments]) == 0
+    pairs = Pairs.read(tmp_path / "pne.npz")
+    width = int(pairs.grid[1])
+
+    def places(position):
+        return position[:, 0] * width + position[:, 1]
+
+    label, prediction = kinds.label[0].numpy(), kinds.predicted[0].numpy()
+    assert len(pairs.candidates) == counts[index, true, predicted]
+    assert set(places(pairs.anchors)) <= set(places(pairs.candidates))
+    for name, (l, p) in {
+        "anchors": (true, predicted),
+        "positives": (true, true),
+        "negatives": (predicted, predicted),
+    }.items():
+        chosen = places(getattr(pairs, name))
+        assert len(chosen) > 0
+        assert (label[chosen] == l).all()
+        assert (prediction[chosen] == p).all()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda run: (run / "../../work/base/final.pth").unlink(), "no final weights"),
+        (lambda run: (run / "../../work/base/final.pth").write_bytes(b"other"), "as train.json says"),
+        (lambda run: (run / "train.json").unlink(), "has not finished"),
+    ],
+)
+def test_other_weights_than_the_results_are_refused(specs, tmp_path, capsys, spoil, message):
+    results = tmp_path / "results"
+    shutil.copytree(specs["base"].parents[2], results)
+    spec = results / "runs" / "base" / "spec.yaml"
+    text = spec.read_text().replace(str(specs["base"].parents[2]), str(results))
+    spec.write_text(text)
+    spoil(spec.parent)
+    assert extract.main([str(spec)]) == 2
+    assert message in capsys.readouterr().err
+    assert not list((results / "features").glob(".*"))
+
+
+def test_selections_of_other_kinds_and_missing_folders_are_clear_errors(specs, tmp_path, capsys):
+    (tmp_path / "selection.json").write_text(json.dumps({"kind": "images", "rule": "-", "images": []}))
+    assert extract.main([str(specs["pne"]), "--pairs", str(tmp_path / "selection.json")]) == 2
+    assert "--out: missing" in capsys.readouterr().err
+    arguments = ["--pairs", str(tmp_path / "selection.json"), "--out", str(tmp_path)]
+    assert extract.main([str(specs["pne"]), *arguments]) == 2
+    assert "holds no ConfusionSelection" in capsys.readouterr().err
+
+
+def test_a_run_without_pairs_says_so(specs, tmp_path, capsys):
+    image = ChosenImage(index=0, name="000", reason="-")
+    write_selection(
+        tmp_path / "s.json", ConfusionSelection(rule="-", image=image, true_class=0, predicted_class=1, pixels=1)
+    )
+    assert extract.main([str(specs["base"]), "--pairs", str(tmp_path / "s.json"), "--out", str(tmp_path)]) == 2
+    assert "draws no pairs" in capsys.readouterr().err
+
+
+def test_damaged_archives_are_clear_errors(features, tmp_path):
+    path = tmp_path / "features.npz"
+    with pytest.raises(UserError, match="no such file"):
+        Features.read(path)
+    features["base"].write(path)
+    path.write_bytes(path.read_bytes()[:-300])
+    with pytest.raises(UserError, match="holds no Features"):
+        Features.read(path)
+    features["base"].write(path)
+    with pytest.raises(UserError, match="holds no Pairs"):
+        Pairs.read(path)
+
+
+def test_archives_refuse_arrays_that_do_not_fit(features):
+    f = features["base"]
+    with pytest.raises(ValueError, match="label has"):
+        Features(**{**vars(f), "label": f.label[:-1]})
+
+
+def test_a_sample_is_the_same_however_the_images_are_parted():
+    rng = np.random.default_rng(0)
+    keys, classes = rng.random(300), rng.integers(0, 4, 300)
+    references = np.arange(300)
+    whole, parted = ClassSample(9), ClassSample(9)
+    whole.offer(keys, classes, references)
+    for part in np.array_split(references, 7):
+        parted.offer(keys[part], classes[part], part)
+    assert np.array_equal(whole.references(), parted.references())
+    for value in range(4):
+        smallest = references[classes == value][np.argsort(keys[classes == value])[:9]]
+        assert set(smallest) <= set(whole.references())
+
+
+def test_keys_are_uniform_and_differ_by_image_and_seed():
+    keys = pixel_keys(0, 5, 20_000)
+    assert abs(np.histogram(keys, 10, (0, 1))[0] - 2000).max() < 250
+    assert np.array_equal(keys, pixel_keys(0, 5, 20_000))
+    assert not np.array_equal(keys, pixel_keys(0, 6, 20_000))
+    assert not np.array_equal(keys, pixel_keys(1, 5, 20_000))
