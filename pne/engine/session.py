@@ -127,8 +127,8 @@ class Session:
         except torch.OutOfMemoryError as error:
             size = self.per_process // self.parts
             failure = OutOfMemoryFailure(
-                f"out of memory with {size} images per forward pass; use --micro-batch {max(1, size // 2)} or more GPUs "
-                f"({str(error).splitlines()[0]})"
+                f"out of memory with {size} images per pass; try --micro-batch {max(1, size // 2)}, or more GPUs"
+                f" ({str(error).splitlines()[0]})"
             )
             self.progress.fail(failure)
             raise failure from error
@@ -190,7 +190,7 @@ class Session:
         run, processes, record = self.run, self.processes, state.record
         weights = self.stage / publication.FINAL
         if processes.is_first:
-            save_final(weights, runner.plain_model, run.run, run.iterations)
+            save_final(weights, runner.plain_model, run.iterations)
         processes.wait()
         memory, kind = peak_memory_mib(processes.device)
         memory = max(memory, state.peak_memory_mib)

@@ -16,7 +16,7 @@ def _hash(values: Any) -> str:
 
 @HOOKS.register_module(force=True)
 class SpyHook(Hook):
-    """Per iteration: names and hashes of the images, hashes of labels and of the dropped channels; once: the weights."""
+    """Once: the weights. Per iteration: names and hashes of images, hashes of labels and of the dropped channels."""
 
     def __init__(self, folder: str) -> None:
         self.folder = Path(folder)

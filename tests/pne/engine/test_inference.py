@@ -94,9 +94,8 @@ def test_predictions_equal_those_of_mmseg(data: Path, size: tuple | None, mode: 
     model, loader = network(mode, padded), loader_config(data, size)
     expected = reference(model, loader, size)
     with torch.inference_mode():
-        found = list(
-            predict_multi_scale_flip(model, map(lambda item: pseudo_collate([item]), Views(loader["dataset"])))
-        )
+        views = Views(loader["dataset"])
+        found = list(predict_multi_scale_flip(model, (pseudo_collate([views[i]]) for i in range(3))))
     assert [prediction.name for prediction in found] == ["000", "001", "002"]
     for prediction, theirs in zip(found, expected, strict=True):
         assert prediction.predicted.shape == prediction.labels.shape == (44, 65)
@@ -146,5 +145,5 @@ def test_the_limit_takes_the_first_images(data: Path) -> None:
 def test_a_pipeline_that_does_more_is_refused(data: Path) -> None:
     loader = loader_config(data, None)
     loader["dataset"]["pipeline"].insert(1, {"type": "PhotoMetricDistortion"})
-    with pytest.raises(UserError, match="may read files, resize once and pack; got .*PhotoMetricDistortion"):
+    with pytest.raises(UserError, match=r"may read files, resize once and pack; got .*PhotoMetricDistortion"):
         Views(loader["dataset"])
