@@ -121,7 +121,8 @@ def test_drawn_pairs_are_pixels_of_the_confusion_and_of_both_classes(specs, tmp_
         right = set(kinds.label[kinds.correct].tolist())
         for pair in zip(kinds.label[kinds.wrong].tolist(), kinds.predicted[kinds.wrong].tolist(), strict=True):
             if right.issuperset(pair):
-                counts[index, *pair] = counts.get((index, *pair), 0) + 1
+                key = (index, *pair)
+                counts[key] = counts.get(key, 0) + 1
     index, true, predicted = max(counts, key=counts.get)
     pixels = network.look(index)
     kinds = classify_pixels(pixels.logits, pixels.label, 255)
@@ -139,15 +140,15 @@ def test_drawn_pairs_are_pixels_of_the_confusion_and_of_both_classes(specs, tmp_
     label, prediction = kinds.label[0].numpy(), kinds.predicted[0].numpy()
     assert len(pairs.candidates) == counts[index, true, predicted]
     assert set(places(pairs.anchors)) <= set(places(pairs.candidates))
-    for name, (l, p) in {
+    for name, (its_label, its_prediction) in {
         "anchors": (true, predicted),
         "positives": (true, true),
         "negatives": (predicted, predicted),
     }.items():
         chosen = places(getattr(pairs, name))
         assert len(chosen) > 0
-        assert (label[chosen] == l).all()
-        assert (prediction[chosen] == p).all()
+        assert (label[chosen] == its_label).all()
+        assert (prediction[chosen] == its_prediction).all()
 
 
 @pytest.mark.parametrize(

@@ -24,9 +24,10 @@ FLAGS = (
 )
 COLLECT = """<script>
 window.noted = {errors: []};
-window.addEventListener("error", e => noted.errors.push(String(e.message || "not loaded: " + (e.target.src || "").slice(0, 80))), true);
-window.addEventListener("unhandledrejection", e => noted.errors.push(String(e.reason)));
-const tell = console.error; console.error = (...a) => { noted.errors.push(a.join(" ")); tell(...a); };
+const note = (text) => noted.errors.push(String(text));
+window.addEventListener("error", e => note(e.message || "not loaded: " + (e.target.src || "").slice(0, 80)), true);
+window.addEventListener("unhandledrejection", e => note(e.reason));
+const tell = console.error; console.error = (...a) => { note(a.join(" ")); tell(...a); };
 </script>"""
 
 

@@ -1,0 +1,233 @@
+"""Declared figures find their runs on every track, and the command draws them from stored results."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from samples import made_up_features, made_up_pairs, made_up_predictions
+
+from analysis.embedding import METRICS
+from analysis.figures.__main__ import main
+from analysis.figures.declaration import choose, data_folder, features_file, read_figures, resolve_figures
+from analysis.figures.embedding import focus_classes
+from pne.errors import UserError
+from pne.extraction.selections import ConfusionSelection, ImageSelection, read_selection
+from pne.resolve import load_track
+from pne.spec import write_spec
+
+EXPERIMENTS = Path("experiments")
+OFFERED_ON_CAMVID = {"tsne_sampling", "tsne_loss", "pairs", "qualitative_cityscapes", "sweeps", "training_curves"}
+
+
+def test_every_figure_is_offered_where_its_table_is(in_repository):
+    declared = set(read_figures(EXPERIMENTS))
+    for name, expected in (
+        ("quick", declared),
+        ("paper", declared),
+        ("camvid", OFFERED_ON_CAMVID | {"class_iou"}),
+    ):
+        figures = resolve_figures(load_track(name), EXPERIMENTS)
+        assert {key for key, figure in figures.items() if figure.available} == expected
+        assert all(figure.runs for figure in figures.values() if figure.available)
+
+
+def test_a_figure_that_is_not_offered_says_why(in_repository):
+    figures = resolve_figures(load_track("camvid"), EXPERIMENTS)
+    with pytest.raises(UserError, match="qualitative_coco_stuff is not offered: table coco_stuff"):
+        choose(figures, "qualitative_coco_stuff", "camvid")
+    with pytest.raises(UserError, match="did you mean tsne_loss"):
+        choose(figures, "tsne_los", "camvid")
+
+
+def test_pictures_use_one_seed_and_numbers_all(in_repository):
+    figures = resolve_figures(load_track("quick", seeds=[0, 1, 2]), EXPERIMENTS)
+    assert len(figures["tsne_loss"].runs) == 2
+    assert len(figures["training_curves"].runs) == 15
+    assert len(figures["sweeps"].runs) == 3 * 15  # the setting of both sweeps is one run
+
+
+def test_cited_labels_are_labels_of_the_paper(in_repository, shared):
+    source = (shared / "paper" / "paper.tex").read_text()
+    for figure in read_figures(EXPERIMENTS).values():
+        for label in figure.paper:
+            assert f"\\label{{{label}}}" in source
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rows": {"embedding": ["bases", "pne"]}}, r"tsne_loss.rows.embedding: no row 'bases'; did you mean base\?"),
+        ({"rows": {"embeddings": ["base", "pne"]}}, r"tsne_loss.rows: no table 'embeddings'; did you mean embedding\?"),
+        ({"rows": {"embedding": ["base"]}}, "tsne_loss shows 2 rows, got 1"),
+        ({"rows": {"cityscapes": ["aaf", "deeplabv3"]}}, "row 'aaf' has no runs"),
+        ({"kind": "tsne"}, "tsne_loss.kind"),
+        ({"colour": "red"}, "tsne_loss.colour"),
+    ],
+)
+def test_a_wrong_declaration_names_figure_and_key(in_repository, tmp_path, change, message):
+    declared = yaml.safe_load((EXPERIMENTS / "figures.yaml").read_text())
+    declared["tsne_loss"] |= change
+    (tmp_path / "figures.yaml").write_text(yaml.safe_dump(declared))
+    with pytest.raises(UserError, match=message):
+        resolve_figures(load_track("quick"), tmp_path)
+
+
+@pytest.fixture
+def results(quick, finish, tmp_path):
+    """Made-up results, histories and features of the runs that the figures need; returns the options of the command."""
+    figures = resolve_figures(quick, EXPERIMENTS)
+    for number, run in enumerate(dict.fromkeys(run for figure in figures.values() for run in figure.runs)):
+        spec = quick.runs[run]
+        write_spec(spec, quick.config(run))
+        finish(spec)
+        lines = [{"iter": i, "decode.loss_ce": 1 / i, "loss_contrast": 0.5 + number} for i in (10, 20)]
+        (spec.directory / "history.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for row in quick.tables["embedding"].rows.values():
+        for run in row.runs.values():
+            features = made_up_features(run, seed=len(run), projection=row.key != "base")
+            features.write(features_file(quick.runs[run]))
+    return ["--track", "quick", "--results", str(tmp_path)]
+
+
+def files(tmp_path: Path, name: str) -> dict[str, Path]:
+    return {suffix: tmp_path / "quick" / "figures" / f"{name}.{suffix}" for suffix in ("pdf", "png", "md")}
+
+
+def test_plots_of_numbers_are_drawn_with_captions(results, tmp_path):
+    assert main(["draw", "sweeps", "training_curves", "class_iou", *results]) == 0
+    for name in ("sweeps", "training_curves", "class_iou"):
+        drawn = files(tmp_path, name)
+        assert drawn["pdf"].read_bytes().startswith(b"%PDF")
+        assert drawn["png"].read_bytes().startswith(b"\x89PNG")
+        caption = drawn["md"].read_text()
+        assert "SyntheticStreet" in caption
+        assert "not the paper's data" in caption
+        assert "In the paper: table4." in caption or name != "sweeps"
+
+
+def test_a_plot_changes_no_coordinates_and_drawing_twice_gives_the_same_bytes(results, tmp_path):
+    assert main(["map", "tsne_loss", "tsne_sampling", "--per-class", "8", *results]) == 0
+    stored = tmp_path / "quick" / "figures" / "data" / "tsne_loss" / "map.npz"
+    before = stored.stat().st_mtime_ns
+    contents = []
+    for _ in range(2):
+        assert main(["draw", "tsne_loss", "tsne_sampling", *results]) == 0
+        contents.append([path.read_bytes() for path in files(tmp_path, "tsne_loss").values()])
+    assert contents[0] == contents[1]
+    assert stored.stat().st_mtime_ns == before
+    assert "method sklearn" in files(tmp_path, "tsne_sampling")["md"].read_text()
+
+
+def test_drawing_before_computing_names_what_is_missing(results, capsys):
+    assert main(["draw", "tsne_loss", *results]) == 2
+    assert "no such file" in capsys.readouterr().err
+
+
+def test_selections_are_stored_and_their_rule_is_printed_in_the_caption(results, tmp_path, quick):
+    assert main(["select", "qualitative_cityscapes", "pairs", *results]) == 0
+    figures = resolve_figures(quick, EXPERIMENTS)
+    folder = data_folder(tmp_path / "quick", "qualitative_cityscapes")
+    images = read_selection(folder / "selection.json", ImageSelection)
+    for seed, run in enumerate(figures["qualitative_cityscapes"].first_seed_runs):
+        predictions = made_up_predictions(run, seed)
+        number = len(images.images)
+        rows = np.arange(number) % 2
+        for name in ("image", "label", "prediction", "size"):
+            setattr(predictions, name, getattr(predictions, name)[rows])
+        predictions.index = np.array([image.index for image in images.images], np.int32)
+        predictions.names = np.array([image.name for image in images.images])
+        predictions.write(folder / f"{run}.npz")
+    assert main(["draw", "qualitative_cityscapes", *results]) == 0
+    assert images.rule in files(tmp_path, "qualitative_cityscapes")["md"].read_text()
+
+    folder = data_folder(tmp_path / "quick", "pairs")
+    confusion = read_selection(folder / "selection.json", ConfusionSelection)
+    made_up_pairs().write(folder / f"{figures['pairs'].first_seed_runs[0]}.npz")
+    assert main(["draw", "pairs", *results]) == 0
+    caption = files(tmp_path, "pairs")["md"].read_text()
+    assert confusion.rule in caption
+    assert "2 of 3 mistaken cells" in caption
+
+
+def test_predictions_of_an_older_selection_are_refused(results, tmp_path, quick, capsys):
+    main(["select", "qualitative_cityscapes", *results])
+    folder = data_folder(tmp_path / "quick", "qualitative_cityscapes")
+    for run in resolve_figures(quick, EXPERIMENTS)["qualitative_cityscapes"].first_seed_runs:
+        predictions = made_up_predictions(run, 0)
+        predictions.index[:] = 99
+        predictions.write(folder / f"{run}.npz")
+    assert main(["draw", "qualitative_cityscapes", *results]) == 2
+    assert "predictions of other images" in capsys.readouterr().err
+
+
+def test_the_embedding_table_has_every_row_metric_and_space(results, tmp_path, quick):
+    assert main(["embedding", *results]) == 0
+    folder = tmp_path / "quick" / "tables"
+    numbers = pd.read_csv(folder / "embedding.csv")
+    rows = set(quick.tables["embedding"].rows)
+    assert set(numbers["row"]) == rows
+    assert set(numbers.loc[numbers["space"] == "projection", "row"]) == rows - {"base"}
+    overall = numbers[(numbers["scope"] == "all") & (numbers["row"] == "pne")]
+    assert set(overall["metric"]) == set(METRICS)
+    assert {"tree", "building", "pole", "tree, building"} <= set(numbers["scope"])
+    assert (numbers["low"] <= numbers["high"]).all()
+    markdown = (folder / "embedding.md").read_text()
+    assert markdown.count("| PNE (authors' code) |") == 6
+    value = overall.loc[(overall["metric"] == "alignment") & (overall["space"] == "penultimate"), "value"].item()
+    assert f"{value:.3f}" in markdown
+    latex = (folder / "embedding.tex").read_text()
+    assert f"{value:.3f}" in latex
+    assert latex.count(r"\multicolumn{8}{l}") == 6
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex on this machine")
+def test_the_embedding_table_compiles(results, tmp_path):
+    main(["embedding", *results])
+    document = "\n".join(
+        [
+            r"\documentclass{article}",
+            r"\usepackage[T1]{fontenc}\usepackage[utf8]{inputenc}\usepackage{textcomp,booktabs,graphicx}",
+            r"\begin{document}",
+            r"\input{quick/tables/embedding.tex}",
+            r"\end{document}",
+        ]
+    )
+    (tmp_path / "document.tex").write_text(document)
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "document.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert "Overfull" not in done.stdout
+
+
+def test_runs_that_sampled_other_pixels_cannot_be_paired(results, quick, capsys):
+    run = next(iter(quick.tables["embedding"].rows["pne"].runs.values()))
+    features = made_up_features(run, projection=True)
+    features.image[:] += 1
+    features.write(features_file(quick.runs[run]))
+    assert main(["embedding", *results]) == 2
+    assert "sampled different pixels" in capsys.readouterr().err
+
+
+def test_the_classes_the_paper_names_are_found_under_each_data_sets_names():
+    assert focus_classes(["road", "vegetation", "pole", "building"]) == ["vegetation", "building", "pole"]
+    assert focus_classes(["wall"]) == []
+
+
+@pytest.mark.parametrize(
+    ("modules", "absent"),
+    [
+        ("analysis.figures.draw, analysis.figures.compute, analysis.figures.embedding, analysis.report", "torch mmseg"),
+        ("analysis.figures.declaration", "torch mmseg matplotlib pandas sklearn"),
+        ("pne.extraction.archives, pne.extraction.selections", "torch mmseg matplotlib"),
+    ],
+)
+def test_analysis_imports_no_torch_and_parsing_a_workflow_nothing_heavy(in_repository, modules, absent):
+    code = f"import sys, {modules}; print([n for n in '{absent}'.split() if n in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip().splitlines()[-1] == "[]"

@@ -1,0 +1,194 @@
+"""Sweeps, curves and changes of IoU: the drawn numbers are the given ones."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.figures.class_iou import class_iou, draw_changes, iou_changes, largest_changes
+from analysis.figures.curves import draw_curves, gather_curves, read_history
+from analysis.figures.style import GAIN, LOSS, paper_style
+from analysis.figures.sweeps import axis_limits, draw_sweeps, group_names, sweep_values, tick_labels
+from analysis.statistics import ImageCounts
+from pne.declarations import Published
+from pne.errors import UserError
+
+
+def row(label: str, group: str, published: float | None, runs: dict[int, str]) -> SimpleNamespace:
+    cells = {} if published is None else {"miou": Published(value=published)}
+    return SimpleNamespace(declaration=SimpleNamespace(label=label, group=group, published=cells), runs=runs)
+
+
+def sweep() -> SimpleNamespace:
+    rows = {
+        "a": row("0.1", "temperature", 4.2, {0: "r0", 1: "r1"}),
+        "b": row("1", "temperature", 80.3, {0: "r2", 1: "r3"}),
+        "c": row("2", "temperature", 80.0, {0: "r4"}),
+        "d": row("10", "temperature", 79.3, {0: "missing"}),
+        "e": row("1.3", "alpha", 80.3, {0: "r2"}),
+    }
+    groups = {"temperature": r"$\tau$", "alpha": r"$\alpha$"}
+    return SimpleNamespace(rows=rows, declaration=SimpleNamespace(groups=groups))
+
+
+MIOU = {"r0": 20.0, "r1": 24.0, "r2": 30.0, "r3": 31.0, "r4": 29.0}
+
+
+def test_a_sweep_has_means_and_spans_over_seeds_and_leaves_missing_runs_out():
+    points = sweep_values(sweep(), MIOU).set_index(["group", "side", "x"])
+    assert points.loc[("temperature", "measured", 0.1), ["value", "low", "high", "seeds"]].tolist() == [22, 20, 24, 2]
+    assert points.loc[("temperature", "published", 0.1), "value"] == 4.2
+    assert ("temperature", "measured", 10.0) not in points.index
+    assert points.loc[("temperature", "published", 10.0), "value"] == 79.3
+
+
+@pytest.mark.parametrize("comparable", [True, False])
+def test_the_drawn_sweep_holds_the_points_and_marks_what_is_off_the_scale(comparable):
+    points = sweep_values(sweep(), MIOU)
+    with paper_style():
+        figure = draw_sweeps(points, group_names(sweep()), comparable)
+    axes = np.array(figure.axes).reshape(-1, 2)
+    assert len(axes) == (1 if comparable else 2)
+    assert axes[-1, 0].get_xlabel() == "temperature τ"
+    assert axes[-1, 1].get_xlabel() == "weight α"
+    drawn = {tuple(xy) for line in axes[0, 0].lines for xy in np.asarray(line.get_xydata()).tolist()}
+    assert {(1.0, 80.3), (2.0, 80.0), (10.0, 79.3)} <= drawn
+    measured = axes[-1, 0]
+    drawn = {tuple(xy) for line in measured.lines for xy in np.asarray(line.get_xydata()).tolist()}
+    assert {(1.0, 30.5), (2.0, 29.0)} <= drawn
+    if not comparable:  # beside the measured 20 to 30 it is no outlier
+        assert "4.2" in [text.get_text() for text in axes[0, 0].texts]
+
+
+def test_limits_hold_everything_but_a_collapse():
+    low, high = axis_limits(pd.Series([79.2, 79.4, 80.3]))
+    assert low < 79.2
+    assert high > 80.3
+    low, high = axis_limits(pd.Series([4.2, 79.3, 79.7, 80.1, 80.3]))
+    assert 4.2 < low < 79.3
+    low, _ = axis_limits(pd.Series([20.0, 30.0]))
+    assert low < 20
+
+
+def test_close_ticks_go_to_a_second_line():
+    assert tick_labels([0.1, 0.3, 0.6, 0.9, 1, 2, 5, 10], True)[3:5] == ["0.9", "\n1"]
+    assert tick_labels([1, 2, 3], False) == ["1", "2", "3"]
+
+
+def test_an_unmeasured_sweep_says_so():
+    with paper_style():
+        figure = draw_sweeps(sweep_values(sweep(), {}), group_names(sweep()), False)
+    assert "not measured yet" in [text.get_text() for ax in figure.axes for text in ax.texts]
+
+
+def write_history(path, offset: float, contrast: bool = True):
+    lines = []
+    for iteration in (10, 20):
+        line = {"iter": iteration, "lr": 0.1, "time_s": 0.2, "decode.loss_ce": iteration + offset, "aux.loss_ce": -1}
+        if contrast:
+            line |= {"loss_contrast": 2 + offset, "contrast_anchors": 100, "contrast_weight_std": 0.0}
+        lines.append(json.dumps(line))
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_curves_are_means_over_seeds_with_their_span(tmp_path):
+    histories = {
+        "PNE": [read_history(write_history(tmp_path / f"{seed}.jsonl", seed)) for seed in (0, 1)],
+        "Cross entropy": [read_history(write_history(tmp_path / "base.jsonl", 5, contrast=False))],
+    }
+    curves = gather_curves(histories)
+    assert set(curves["row"]) == {"PNE", "Cross entropy"}
+    value = curves.set_index(["row", "scalar", "iter"]).loc[("PNE", "loss_ce", 20)]
+    assert value[["value", "low", "high"]].tolist() == [20.5, 20, 21]
+    with paper_style():
+        figure = draw_curves(curves, list(histories))
+    axes = {ax.get_title(): ax for ax in figure.axes}
+    assert len(axes["cross entropy"].lines) == 2
+    assert axes["cross entropy"].lines[0].get_ydata().tolist() == [10.5, 20.5]
+    assert len(axes["contrastive loss"].lines) == 1
+    assert [len(axes["contrastive loss"].collections), len(axes["anchors per iteration"].collections)] == [1, 0]
+    assert not axes["standard deviation of the weights"].lines  # it is 0 all along
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["PNE", "Cross entropy"]
+
+
+def test_the_last_head_of_a_cascade_gives_the_cross_entropy(tmp_path):
+    path = tmp_path / "history.jsonl"
+    path.write_text('{"iter": 1, "decode_0.loss_ce": 3.0, "decode_1.loss_ce": 2.0, "aux.loss_ce": 9.0}\n')
+    assert read_history(path)["loss_ce"].tolist() == [2.0]
+
+
+@pytest.mark.parametrize(("text", "message"), [(None, "no history"), ("", "is empty"), ("{", "not readable")])
+def test_unusable_histories_are_clear_errors(tmp_path, text, message):
+    path = tmp_path / "history.jsonl"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(UserError, match=message):
+        read_history(path)
+
+
+def counts(hits: list[list[int]], labelled: list[list[int]]) -> ImageCounts:
+    names = tuple(map(str, range(len(hits))))
+    return ImageCounts(np.array(hits), np.array(labelled), np.array(labelled), names)
+
+
+def test_class_iou_equals_the_ratio_of_sums():
+    c = counts([[5, 0], [3, 0]], [[10, 0], [10, 0]])
+    np.testing.assert_allclose(class_iou(c, np.array([[1.0, 1], [2, 0]])), [[100 * 8 / 32, np.nan], [100 / 3, np.nan]])
+
+
+def test_changes_have_intervals_that_know_certain_from_uncertain():
+    images = 30
+    labelled = [[100, 100, 0]] * images
+    random = np.random.default_rng(0)
+    base = counts([[50, 50, 0]] * images, labelled)
+    noise = random.integers(-20, 21, images)
+    ours = counts([[60, 50 + n, 0] for n in noise], labelled)
+    changes = iou_changes([base], [ours], ["sure", "unsure", "absent"], np.random.default_rng(1), resamples=400)
+    assert changes["class"].tolist() == ["sure", "unsure"]
+    sure, unsure = changes.iloc[0], changes.iloc[1]
+    assert sure["change"] == pytest.approx(100 * (60 / 140 - 50 / 150))
+    assert sure["low"] == pytest.approx(sure["change"])
+    assert unsure["low"] < 0 < unsure["high"]
+    assert sure["ours"] - sure["baseline"] == pytest.approx(sure["change"])
+
+
+def test_several_seeds_widen_the_interval_and_average_the_change():
+    labelled = [[100]] * 8
+    base = [counts([[50]] * 8, labelled)] * 2
+    ours = [counts([[50]] * 8, labelled), counts([[60]] * 8, labelled)]
+    changes = iou_changes(base, ours, ["a"], np.random.default_rng(1), resamples=200)
+    second = 100 * (60 / 140 - 50 / 150)
+    assert changes["change"][0] == pytest.approx(second / 2)
+    assert changes["low"][0] == pytest.approx(0)
+    assert changes["high"][0] == pytest.approx(second)
+
+
+def test_different_images_are_refused():
+    one = counts([[5]], [[10]])
+    other = ImageCounts(one.hits, one.labelled, one.predicted, ("other",))
+    with pytest.raises(UserError, match="different images"):
+        iou_changes([one], [other], ["a"], np.random.default_rng(0))
+
+
+def test_the_largest_changes_are_drawn_in_order_with_their_colours():
+    changes = pd.DataFrame(
+        {
+            "class": ["a", "b", "c"],
+            "change": [0.1, -4.0, 3.0],
+            "low": [-1.0, -5.0, 2.0],
+            "high": [1.0, -3.0, 4.0],
+        }
+    )
+    chosen = largest_changes(changes, most=2)
+    assert chosen["class"].tolist() == ["c", "b"]
+    with paper_style():
+        ax = draw_changes([("data", largest_changes(changes))]).axes[0]
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["c", "a", "b"]
+    assert [bar.get_width() for bar in ax.patches] == [3.0, 0.1, -4.0]
+    import matplotlib.colors as colours
+
+    assert [colours.to_hex(bar.get_facecolor()) for bar in ax.patches] == [c.lower() for c in (GAIN, GAIN, LOSS)]
+    assert [bar.get_alpha() for bar in ax.patches] == [1, 0.35, 1]
