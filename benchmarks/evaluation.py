@@ -3,8 +3,8 @@
 Both predict the same images with the same network: mmseg's ``SegTTAModel`` behind its ``TestTimeAug`` pipeline, and
 `pne.engine.inference.predict_multi_scale_flip`. Times hold everything from the files on disk to the predicted classes,
 with equally many loader processes; the first image is warm-up. The network is one of mmsegmentation's shipped configs
-with random weights whose batch norm and classifier are fitted so that many classes are predicted; ``--checkpoint`` takes
-trained ones. Each variant gives one JSON line: seconds per image, how many times faster than mmseg it is, and the
+with random weights whose batch norm and classifier are fitted so that many classes are predicted; ``--checkpoint``
+takes trained ones. Each variant gives one JSON line: seconds per image, how many times faster than mmseg it is, and the
 largest difference of a class's IoU (in percent, each scored against the labels).
 
     python benchmarks/evaluation.py --out benchmarks/results/evaluation.jsonl

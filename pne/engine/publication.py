@@ -32,6 +32,17 @@ def is_finished(run: Run) -> bool:
     return whole and trained.run == run.run and scored.weights_sha256 == trained.weights_sha256
 
 
+def lacks_score_alone(run: Run) -> bool:
+    """Whether training is finished and its weights are there, but the single-scale result is not."""
+    try:
+        trained = read_result(run.directory / TRAIN, TrainResult)
+    except UserError:
+        return False
+    weights = run.work_directory / FINAL
+    whole = trained.run == run.run and weights.is_file() and checkpoint.sha256(weights) == trained.weights_sha256
+    return whole and not is_finished(run)
+
+
 def is_complete(stage: Path) -> bool:
     """Whether everything stands ready to be moved: ``train.json`` is written last."""
     return (stage / TRAIN).is_file()

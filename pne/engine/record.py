@@ -11,6 +11,7 @@ from torch import Tensor
 
 from pne.engine.failures import DivergenceError
 from pne.engine.processes import Processes
+from pne.errors import UserError
 from pne.files import write_text
 from pne.results import ContrastSummary
 
@@ -199,7 +200,17 @@ class History:
         write_text(self.path, "".join(f"{line}\n" for line in kept))
 
     def append(self, line: Mapping[str, float]) -> None:
-        """Add one line."""
-        if self.enabled:
+        """Add one line.
+
+        Raises
+        ------
+        UserError
+            If it cannot be written, such as on a full disk.
+        """
+        if not self.enabled:
+            return
+        try:
             with self.path.open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps(line) + "\n")
+        except OSError as error:
+            raise UserError(f"{self.path}: cannot be written ({error.strerror}); free space and train on") from error

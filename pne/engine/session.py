@@ -1,5 +1,6 @@
 """Train one run from its spec to its published results."""
 
+import gc
 import shutil
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from pne.engine.progress import Progress
 from pne.engine.provenance import describe, utc_now
 from pne.engine.randomness import deterministic_on_cpu
 from pne.engine.record import History, Record
+from pne.engine.reevaluation import evaluate_spec
 from pne.engine.registration import register
 from pne.engine.runner import TrainingRunner, make_runner
 from pne.engine.scoring import evaluate, result_of, write_evaluation
@@ -79,6 +81,9 @@ def train_spec(path: Path, settings: Settings, processes: Processes, request: St
     if processes.broadcast(publication.is_finished(run)) and not settings.retrain:
         if processes.is_first:
             say(f"{run.run}: finished already")
+        return
+    if processes.broadcast(publication.lacks_score_alone(run)) and not settings.retrain:
+        evaluate_spec(path, "single_scale", processes, request)
         return
     with held(run.work_directory) if processes.is_first else nullcontext():
         processes.wait()
@@ -158,6 +163,8 @@ class Session:
         with deterministic_on_cpu(processes.device):
             runner = self.train(state, content)
         result = self.train_result(runner, state)
+        del runner
+        gc.collect()  # it refers to itself; its model and loader processes are not needed any more
         self.evaluate_all(result)
         if processes.is_first:
             shutil.copyfile(self.work / publication.HISTORY, self.stage / publication.HISTORY)

@@ -120,6 +120,18 @@ def test_a_finished_run_returns_at_once(finished: dict[str, Path], capsys: pytes
     assert (finished["base"].parent / "train.json").stat().st_mtime_ns == before
 
 
+def test_a_lost_score_is_made_again_without_training(tmp_path: Path, data: Path) -> None:
+    spec = write_run(tmp_path, data, iterations=2)
+    assert main([str(spec)]) == 0
+    before = (spec.parent / "train.json").stat().st_mtime_ns
+    score = read_result(spec.parent / "single_scale.json", EvaluationResult)
+    (spec.parent / "single_scale.confusion.npz").unlink()
+    assert main([str(spec)]) == 0
+    assert (spec.parent / "train.json").stat().st_mtime_ns == before
+    assert read_result(spec.parent / "single_scale.json", EvaluationResult).class_iou == score.class_iou
+    assert read_confusion(spec.parent / "single_scale.confusion.npz").names == ("000", "001", "002", "003")
+
+
 def test_equal_runs_end_with_equal_files(finished: dict[str, Path], tmp_path: Path, data: Path) -> None:
     again = write_run(tmp_path, data, "base", iterations=12, log_interval=5, checkpoint_interval=7, workers=1)
     assert main([str(again)]) == 0

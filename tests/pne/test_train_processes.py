@@ -50,6 +50,15 @@ def torchrun(*arguments: Any) -> subprocess.Popen:
     )
 
 
+LAUNCH = "import sys; from pne.engine.command import launch; sys.exit(launch('pne.train', sys.argv[1:], 2))"
+
+
+def launched(spec: Path) -> subprocess.Popen:
+    """The command as it runs on two GPUs: it starts its processes itself."""
+    command = [sys.executable, "-c", LAUNCH, str(spec)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
+
+
 def finish(process: subprocess.Popen) -> tuple[int, str]:
     out, err = process.communicate(timeout=200)
     return process.returncode, out + err
@@ -102,14 +111,14 @@ def test_two_processes_with_contrast_stop_and_go_on(tmp_path: Path, data: Path) 
         spec = write_run(
             tmp_path, data, name, batch_size=4, iterations=30, contrast=contrast, checkpoint_interval=5, log_interval=10
         )
-        process = torchrun(spec)
+        process = launched(spec)
         if name == "stopped":
             while not (work_of(spec) / "iter_5.pth").exists():
                 assert process.poll() is None, finish(process)
                 time.sleep(0.01)
             process.send_signal(signal.SIGTERM)
             status, told = finish(process)
-            assert status != 0
+            assert status == 75
             assert json.loads((work_of(spec) / "progress.json").read_text())["state"] == "interrupted", told
             process = torchrun(spec)
         status, told = finish(process)
