@@ -105,7 +105,8 @@ def draw_comparison(baseline: Predictions, ours: Predictions, reasons: Sequence[
     return figure
 
 
-PAIR_STYLES = {  # marker, face, size
+SMALLEST = 9.0  # marker, points squared
+PAIR_STYLES = {  # marker, face, largest size
     "anchors": ("X", LOSS, 34),
     "positives": ("o", GAIN, 20),
     "negatives": ("s", YELLOW, 20),
@@ -126,14 +127,16 @@ def draw_pairs(pairs: Pairs) -> Figure:
     cell = PAGE / 3
     figure = new_figure(PAGE, cell * height / width + 20 * MILLIMETRE, images=True)
     axes = figure.subplots(1, 3)
+    room = (cell * 72 / pairs.grid[1]) ** 2  # of a cell, points squared
     parts = [pairs.image, paint(pairs.label, pairs.palette), paint(pairs.prediction, pairs.palette)]
     for ax, part, title in zip(axes, parts, ("(a) image", "(b) label", "(c) prediction"), strict=True):
         show(ax, part)
         ax.set_title(title)
         for name in ("positives", "negatives", "anchors"):
-            marker, colour, size = PAIR_STYLES[name]
+            marker, colour, most = PAIR_STYLES[name]
+            size = float(np.clip(0.8 * room, SMALLEST, most))
             xy = cell_centres(getattr(pairs, name), pairs.grid, (height, width))
-            ax.scatter(*xy.T, s=size, marker=marker, facecolor=colour, edgecolor="black", linewidth=0.5, label=name)
+            ax.scatter(*xy.T, s=size, marker=marker, facecolor=colour, edgecolor="black", linewidth=0.4, label=name)
         ax.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5))
     true, predicted = (str(pairs.classes[pairs.about[key]]) for key in ("true_class", "predicted_class"))
     meanings = {
