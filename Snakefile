@@ -48,7 +48,7 @@ rule tables:
     """Every table that the track offers; what is made when no target is named."""
     input:
         lambda wildcards: [file for name in TABLES for file in table_files(name)],
-        lambda wildcards: complete({run for name in TABLES for run in runs_of(TRACK.tables[name])}),
+        lambda wildcards: complete(RUNS),
     message:
         f"all tables of track {TRACK.name}"
 

@@ -61,17 +61,29 @@ def runs_of(table):
     return sorted({run for row in table.rows.values() for run in row.runs.values()})
 
 
-def results_of(runs):
-    """Result files of runs, with every evaluation that some table asks of them."""
+def evaluations_of(table):
+    """Evaluations that a table prints."""
+    declared = table.declaration
+    return {declared.evaluation, *(column.evaluation for column in declared.columns.values() if column.evaluation)}
+
+
+def results_of(runs, evaluations=None):
+    """Result files of runs; without named evaluations, every one that some table asks of them."""
     return [
-        f"results/{TRACK.name}/runs/{run}/{name}.json" for run in runs for name in ("train", *RUNS[run].evaluations)
+        f"results/{TRACK.name}/runs/{run}/{name}.json"
+        for run in runs
+        for name in ("train", *(RUNS[run].evaluations if evaluations is None else sorted(evaluations)))
     ]
 
 
-def complete(runs):
+def results_of_table(table):
+    return results_of(runs_of(table), evaluations_of(table))
+
+
+def complete(runs, evaluations=None):
     """Inputs of a target that shall stand on complete results.
 
     A target names them beside the files made from them: where a table exists already, printed while a run was
     missing, Snakemake does not look behind it.
     """
-    return [*results_of(runs), *retrained(runs)]
+    return [*results_of(runs, evaluations), *retrained(runs)]

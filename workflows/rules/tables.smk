@@ -19,15 +19,17 @@ def table_files(name, track=TRACK.name):
     return [f"results/{track}/tables/{name}.{suffix}" for suffix in FORMATS]
 
 
-def results_of_table(wildcards):
+def requested_results(wildcards):
     REQUESTED.add(wildcards.table)
-    return results_of(runs_of(TRACK.tables[wildcards.table]))
+    return results_of_table(TRACK.tables[wildcards.table])
 
 
 def render_partial_tables():
     """Print the requested tables from what there is."""
+    folder = Path("results", TRACK.name, "tables")
+    folder.mkdir(parents=True, exist_ok=True)
     for name in sorted(REQUESTED):
-        shell(f"python -m analysis.tables {IDENTITY} --table {name} > results/{TRACK.name}/tables/{name}.log 2>&1")
+        shell(f"python -m analysis.tables {IDENTITY} --table {name} > {folder / name}.log 2>&1")
 
 
 def print_results():
@@ -41,7 +43,7 @@ def print_results():
 rule table:
     """Print one table: published and measured side by side."""
     input:
-        results=results_of_table,
+        results=requested_results,
         retrained=lambda wildcards: retrained(runs_of(TRACK.tables[wildcards.table])),
         declarations=["experiments/tables/{table}.yaml", f"experiments/tracks/{TRACK.name}.yaml"],
         scripts=ANALYSIS,
@@ -125,7 +127,7 @@ for name, table in TRACK.tables.items():
         name:
             f"table_{name}"
         input:
-            [*table_files(name), *complete(runs_of(table))] if table.available else refuse(table),
+            [*table_files(name), *complete(runs_of(table), evaluations_of(table))] if table.available else refuse(table),
         localrule: True
         message:
             f"table {name} of track {TRACK.name}"
