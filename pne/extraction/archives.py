@@ -108,8 +108,8 @@ class Features(Archive):
         """Whether each pixel is predicted as its label says."""
         return self.prediction == self.label
 
-    def select(self, chosen: NDArray[np.bool_]) -> "Features":
-        """Keep some pixels, in their order."""
+    def select(self, chosen: NDArray[np.bool_] | NDArray[np.integer]) -> "Features":
+        """Keep some pixels, by mask or in the order of given rows."""
         kept = {
             name: value[chosen]
             for name, axes in self.SHAPES.items()
