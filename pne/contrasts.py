@@ -10,7 +10,7 @@ from pne.errors import UserError
 from pne.options import LOSSES, OptionError, non_default_options
 from pne.reading import suggest
 
-PROJECTION_KEYS = ("channels", "hidden", "norm_cfg")
+PROJECTION_DEFAULTS = {"channels": 256, "hidden": None, "norm_cfg": None}
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,7 @@ def resolve_contrast(
         non_default = non_default_options(base.loss, options, base.preset)
     except OptionError as error:
         raise UserError(f"contrast.{_option_message(error)}") from None
+    projection = {key: value for key, value in (projection or {}).items() if value != PROJECTION_DEFAULTS[key]} or None
     return ResolvedContrast(name, base.loss, non_default, float(weight), start, projection)
 
 
@@ -123,9 +124,13 @@ def _check_branch(weight: Any, start: Any, projection: Any) -> None:
     if not isinstance(projection, Mapping):
         raise UserError(f"contrast.projection: expected keys and values, got {projection!r}")
     for key, value in projection.items():
-        if key not in PROJECTION_KEYS:
-            raise UserError(f"contrast.projection.{key}: unknown key; {suggest(str(key), PROJECTION_KEYS)}")
-        if key != "norm_cfg" and not (value is None or (isinstance(value, int) and value > 0)):
+        if key not in PROJECTION_DEFAULTS:
+            raise UserError(f"contrast.projection.{key}: unknown key; {suggest(str(key), PROJECTION_DEFAULTS)}")
+        if value is None and key != "channels":
+            continue
+        if key == "norm_cfg" and not (isinstance(value, Mapping) and isinstance(value.get("type"), str)):
+            raise UserError(f"contrast.projection.norm_cfg: expected keys and values with a type, got {value!r}")
+        if key != "norm_cfg" and not (isinstance(value, int) and not isinstance(value, bool) and value > 0):
             raise UserError(f"contrast.projection.{key}: expected a number of channels > 0, got {value!r}")
 
 

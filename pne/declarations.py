@@ -12,6 +12,7 @@ Key = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]*$", description="Lower c
 EvaluationName = Literal["single_scale", "multi_scale_flip"]
 Precision = Literal["fp32", "bf16"]
 SettingName = Literal["iterations", "learning_rate", "batch_size", "weight_decay"]
+Seed = Annotated[int, Field(strict=True, ge=0)]
 METRICS = ("miou", "time_s", "weight_std")  # and iou:<class>
 BRANCH_KEYS = ("use", "weight", "start", "projection")
 
@@ -161,6 +162,10 @@ class Table(_Strict):
         for key, row in self.rows.items():
             if row.baseline is not None and row.baseline not in self.rows:
                 problems.append(f"rows.{key}.baseline: no row {row.baseline!r}; rows: {', '.join(self.rows)}")
+            elif row.baseline is not None and not _can_be_baseline(row.baseline, key, self.rows):
+                others = ", ".join(name for name in self.rows if _can_be_baseline(name, key, self.rows))
+                got = f"got {row.baseline!r}; allowed: {others}"
+                problems.append(f"rows.{key}.baseline: expected another row that is trained, {got}")
             for kind, cells in (("settings", row.settings), ("published", row.published)):
                 for column in cells:
                     if column not in self.columns:
@@ -172,6 +177,10 @@ class Table(_Strict):
         if problems:
             raise ValueError("\n".join(problems))
         return self
+
+
+def _can_be_baseline(name: str, of: str, rows: dict[str, Row]) -> bool:
+    return name != of and rows[name].is_trained
 
 
 class Contrast(_Strict):
@@ -217,7 +226,7 @@ class Track(_Strict):
         description="Of the backbone. imagenet: the files that the stock configs name, by URL or from weights_dir; "
         "weights_dir: those if weights_dir is given, else random.",
     )
-    seeds: list[int] = Field(min_length=1)
+    seeds: list[Seed] = Field(min_length=1)
     precision: Precision = "fp32"
     contrast: dict[Key, dict[str, Any]] = Field(
         default_factory=dict,
@@ -232,6 +241,12 @@ class Track(_Strict):
     checkpoint_interval: int = Field(gt=0, description="Iterations between checkpoints.")
     log_interval: int = Field(gt=0)
     cache_data: bool = Field(default=False, description="Keep decoded images in memory (small data sets only).")
+
+    @model_validator(mode="after")
+    def _names_each_seed_once(self) -> "Track":
+        if len(set(self.seeds)) != len(self.seeds):
+            raise ValueError(f"seeds: one is named twice in {self.seeds}; name it once")
+        return self
 
     @model_validator(mode="after")
     def _has_a_schedule_for_each_dataset(self) -> "Track":

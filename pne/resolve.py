@@ -18,6 +18,7 @@ from pne.errors import UserError
 from pne.naming import run_slug
 from pne.reading import describe, raise_problems, suggest
 from pne.resolved import ResolvedRow, ResolvedTable, ResolvedTrack
+from pne.row_config import check_changes
 from pne.settings import read_settings
 from pne.spec import Run, Runtime, identify
 from pne.stock import merged
@@ -206,6 +207,7 @@ class _Resolver:
         base = self.bases.compose(
             self.track.datasets[dataset].config, self.track.models[model], self.track.schedules[schedule]
         )
+        check_changes(base, row.config or {})
         runs = {}
         for seed in self.track.seeds:
             config = RunConfig(
@@ -217,6 +219,11 @@ class _Resolver:
                 iterations=self.iterations,
                 limit=self.limit,
             )
+            if contrast is not None and self.iterations is None and contrast.start >= config.iterations:
+                raise UserError(
+                    f"contrast.start: expected less than {config.iterations}, the run's iterations, "
+                    f"got {contrast.start}"
+                )
             runs[seed] = self._run(config, dataset, model, schedule, evaluations)
         return runs
 

@@ -7,6 +7,7 @@ import pytest
 from declaration_copies import Declarations, declarations  # noqa: F401
 
 import pne.build
+from pne.contrasts import PROJECTION_DEFAULTS
 from pne.errors import UserError
 from pne.resolve import load_track
 from pne.spec_command import check_declarations
@@ -21,6 +22,8 @@ PAPER_TABLES = (
     "positive_weights",
     "hyperparameters",
 )
+WEIGHTS = "tables/positive_weights.yaml"
+HYPER = "tables/hyperparameters.yaml"
 ABLATION = """\
 table: samples
 question: How many samples does an anchor need?
@@ -256,10 +259,37 @@ def test_two_names_of_one_file_are_one_model(declarations):  # noqa: F811
     assert track.runs[rows["pne_r101"].runs[0]].model == "deeplabv3_r50"
 
 
-# Mistakes.
+@pytest.mark.parametrize("written", ["{channels: 256}", "{norm_cfg: null, hidden: null}", "{}"])
+def test_a_projection_spelled_out_as_its_default_is_the_same_run(declarations, written):  # noqa: F811
+    before = load_track("quick", experiments=declarations.folder).runs
+    declarations.replace(HYPER, "weight: 0.4", f"weight: 0.4, projection: {written}")
+    assert load_track("quick", experiments=declarations.folder).runs == before
+    declarations.replace(HYPER, f"projection: {written}", "projection: {channels: 64}")
+    assert load_track("quick", experiments=declarations.folder).runs.keys() != before.keys()
 
-WEIGHTS = "tables/positive_weights.yaml"
-HYPER = "tables/hyperparameters.yaml"
+
+def test_the_default_projection_is_that_of_the_branch():
+    branch = pytest.importorskip("pne.heads.branch").ContrastBranch
+    plain = branch(in_channels=8, num_classes=3, loss={"type": "PNELoss"})
+    spelled = branch(in_channels=8, num_classes=3, loss={"type": "PNELoss"}, projection=PROJECTION_DEFAULTS)
+    assert repr(spelled) == repr(plain)
+
+
+@pytest.mark.parametrize("seeds", [[-1], [0, 0], [True]])
+def test_seeds_are_different_whole_numbers_from_zero_on(declarations, seeds):  # noqa: F811
+    with pytest.raises(UserError, match="seeds"):
+        load_track("quick", experiments=declarations.folder, seeds=seeds)
+
+
+@pytest.mark.parametrize("baseline", ["aaf", "encnet_pne"])
+def test_a_baseline_is_another_row_that_is_trained(declarations, baseline):  # noqa: F811
+    declarations.replace("tables/cityscapes.yaml", "baseline: encnet", f"baseline: {baseline}")
+    with pytest.raises(UserError) as caught:
+        load_track("quick", experiments=declarations.folder)
+    assert f"rows.encnet_pne.baseline: expected another row that is trained, got '{baseline}'" in str(caught.value)
+
+
+# Mistakes.
 
 
 @pytest.mark.parametrize(
@@ -287,6 +317,14 @@ HYPER = "tables/hyperparameters.yaml"
         (HYPER, "temperature: 0.1", "temperature: hot", "rows.temperature_0_1: contrast.temperature: must be"),
         (HYPER, "weight: 0.4", "weight: -1", "rows.alpha_0_4: contrast.weight: expected a finite number >= 0, got -1"),
         (HYPER, "weight: 0.4", "start: 1.5", "rows.alpha_0_4: contrast.start: expected an iteration number"),
+        (HYPER, "weight: 0.4", "start: 40000", "rows.alpha_0_4: contrast.start: expected less than 40000"),
+        (
+            HYPER,
+            "weight: 0.4",
+            "projection: {channels: true}",
+            "rows.alpha_0_4: contrast.projection.channels: expected",
+        ),
+        (HYPER, "weight: 0.4", "projection: {norm_cfg: 3}", "rows.alpha_0_4: contrast.projection.norm_cfg: expected"),
         (
             HYPER,
             "weight: 0.4",
