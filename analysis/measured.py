@@ -214,12 +214,16 @@ def _remarks(
     seeds = max(cell.seeds for cell in measured)
     if seeds > 1:
         remarks.append(f"Measured: mean $\\pm$ sample standard deviation over n = {seeds} seeds.")
+    else:
+        remarks.append("Measured: one seed (n = 1); how much another seed would differ is not known.")
     usual = measurements.conditions(table, "batch").most_common(1)
     if usual:
         remarks.append(f"Trained with {_batch(usual[0][0])}.")
     if any(column.metric == "time_s" for column in table.declaration.columns.values()):
         devices = sorted(measurements.conditions(table, "device"))
-        remarks.append(f"Training time measured on {quote('; '.join(devices))}.")
+        shared = any(device.startswith("cpu") for device in devices)
+        loaded = ", which trains several runs at once: times depend on what ran beside" if shared else ""
+        remarks.append(f"Training time measured on {quote('; '.join(devices))}{loaded}.")
     return [*remarks, *_notes(table)]
 
 

@@ -86,6 +86,7 @@ def test_seeds_give_mean_deviation_and_paired_delta(tmp_path, in_repository, fin
     assert found.delta == pytest.approx(1.5)  # over the seeds that both have
     assert found.notes == ("n = 2 of 3 seeds. Seed 2: not run yet.",)
     assert any("n = 3 seeds" in remark for remark in table.remarks)
+    assert not any("n = 1" in remark for remark in table.remarks)
 
 
 def test_a_failed_run_prints_its_error(quick):
@@ -137,7 +138,11 @@ def test_time_and_weight_deviation_come_from_training(quick, finish):
     finish(run_of(quick, "cityscapes", "deeplabv3"), time_s=0.25)
     table = printed(quick, "cityscapes")
     assert cell(table, "deeplabv3", "time").value == 0.25
-    assert any("Training time measured on made up" in remark for remark in table.remarks)
+    assert "Training time measured on made up." in table.remarks
+    assert any("one seed (n = 1)" in remark for remark in table.remarks)
+    finish(run_of(quick, "cityscapes", "deeplabv3"), time_s=0.25, device="cpu: made up")
+    remarks = printed(quick, "cityscapes").remarks
+    assert any("cpu: made up, which trains several runs at once" in remark for remark in remarks)
     run = run_of(quick, "positive_weights", "logit")
     finish(run, final_statistics={"weight_std": 1.5})
     finish(run_of(quick, "positive_weights", "without"))
