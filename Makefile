@@ -41,6 +41,12 @@ setup: .venv/.ready ## create .venv with the tested versions (done by every othe
 reproduce: .venv/.ready ## train every run of the quick track and build every table and figure
 	@$(SNAKEMAKE) tables figures claims published --config track=quick $(CONFIG)
 
+.PHONY: report
+report: .venv/.ready ## one HTML file with all tables, figures and the runs behind every cell (after `make reproduce`)
+	@$(SNAKEMAKE) report_pages --config track=$(TRACK) $(CONFIG)
+	@$(BIN)/snakemake --report results/$(TRACK)/report.html report_pages --config track=$(TRACK) $(CONFIG)
+	@echo "results/$(TRACK)/report.html"
+
 # --- tests --------------------------------------------------------------------------------------------------------
 .PHONY: test
 test: .venv/.ready ## run the test suite

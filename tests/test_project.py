@@ -48,7 +48,10 @@ def test_every_pin_belongs_to_a_requirement(repository):
 
 
 def test_the_installed_versions_are_the_pinned_ones(repository):
+    optional = {r.name for r in map(Requirement, project(repository)["optional-dependencies"]["tsne"])}
     for name, version in pins(repository).items():
+        if name in optional:
+            continue
         assert Version(distribution(name).version.split("+")[0]) == version, name
 
 
