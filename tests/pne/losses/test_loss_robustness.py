@@ -7,7 +7,7 @@ import torch
 from loss_reference import list_pairs, reference_loss
 from loss_scenes import evaluate, make_batch
 
-from pne.losses import AsymmetricContrastLoss, PixelContrastLoss, PNELoss
+from pne.losses import AsymmetricContrastLoss, PixelContrastLoss, PNELoss, sample_pairs
 from pne.losses.inputs import resize_labels
 from pne.losses.similarity import pair_cosines
 
@@ -37,6 +37,15 @@ def test_autocast_changes_nothing(loss_class):
     assert again.dtype == torch.float32
     assert torch.equal(value, again)
     assert torch.equal(gradient, gradient_again)
+
+
+def test_autocast_changes_no_listed_pair():
+    batch = make_batch(dim=64, height=30, width=30, dtype=torch.float32)
+    loss = PNELoss(negatives="hard", num_samples=5)
+    expected = sample_pairs(loss, *batch, generator=torch.Generator().manual_seed(0))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        again = sample_pairs(loss, *batch, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(again.negative, expected.negative)
 
 
 @every_loss
@@ -94,6 +103,14 @@ def test_other_integer_labels(loss_class, dtype):
     assert torch.equal(
         evaluate(loss_class(), batch)[0], evaluate(loss_class(), (embeddings, logits, labels.to(dtype)))[0]
     )
+
+
+@every_loss
+@pytest.mark.parametrize("number", [4, -1])
+def test_numbers_just_outside_the_classes_are_left_out(loss_class, number):
+    embeddings, logits, labels = batch = make_batch(classes=4)
+    other = labels.masked_fill(labels == 255, number)
+    assert torch.equal(evaluate(loss_class(), (embeddings, logits, other))[0], evaluate(loss_class(), batch)[0])
 
 
 @pytest.mark.parametrize("sizes", [((129, 97), (17, 13)), ((5, 7), (11, 9)), ((64, 96), (16, 24)), ((7, 7), (7, 3))])
