@@ -29,6 +29,44 @@ def test_the_presets():
     assert resolve_options("PNELoss", {"max_anchors": 7}, "authors")["max_anchors"] == 7
 
 
+def test_the_defaults_are_those_of_the_paper():
+    sampling = {"num_samples": 100, "max_anchors": 200, "max_set_size": None, "anchors_per_set": None}
+    sampling |= {"sampling": "random", "detach_samples": False, "detach_anchor_norm": False}
+    sampling |= {"anchor_sets": "individual", "negatives": "corresponding"}
+    sampling |= {"reduction": "anchor_mean", "empty_negatives": "drop", "temperature": 1.0}
+    assert resolve_options("AsymmetricContrastLoss", {}) == sampling
+    weights = {"positive_weight": "softmax", "normalize_weight": True}
+    assert resolve_options("PNELoss", {}, "paper") == {**sampling, **weights}
+    assert resolve_options("PixelContrastLoss", {}) == {
+        "temperature": 0.1,
+        "base_temperature": 0.07,
+        "max_anchors": 1024,
+        "anchors_per_class": 100,
+        "error_share": 0.5,
+        "memory_size": None,
+        "pixels_per_image": 10,
+    }
+
+
+def test_the_authors_preset_is_that_of_the_released_code():
+    assert resolve_options("PNELoss", {}, "authors") == {
+        "temperature": 1.0,
+        "num_samples": 100,
+        "max_anchors": None,
+        "max_set_size": 199,
+        "anchors_per_set": 100,
+        "sampling": "raster",
+        "detach_samples": True,
+        "detach_anchor_norm": True,
+        "anchor_sets": "individual",
+        "negatives": "corresponding",
+        "positive_weight": "softmax",
+        "normalize_weight": False,
+        "reduction": "set_size",
+        "empty_negatives": "anchors",
+    }
+
+
 def test_only_differences_identify_a_setting():
     assert non_default_options("PNELoss", {"temperature": 1, "sampling": "random"}) == {}
     assert non_default_options("PNELoss", {"temperature": 2}) == {"temperature": 2.0}
