@@ -42,6 +42,23 @@ def test_says_what_the_budget_leaves_out(benchmark: ModuleType, tmp_path: Path) 
     assert line["skipped"].startswith("needs ")
 
 
+def test_slow_first_steps_leave_no_case_out(benchmark: ModuleType, tmp_path: Path, monkeypatch) -> None:
+    """The first steps of a CUDA device try algorithms and may take a hundred times as long."""
+    seconds = iter([1000.0] * len(VARIANTS))
+    monkeypatch.setattr(benchmark, "make_step", lambda *_: lambda: next(seconds, 0.001))
+    monkeypatch.setattr(benchmark, "build_variants", lambda *_: dict.fromkeys(VARIANTS))
+    arguments = ["--models", "deeplabv3_r101", "--precisions", "fp32", "--warmup", "3", "--budget-s", "60"]
+    lines = run(benchmark, tmp_path / "lines.jsonl", *arguments)
+    assert [line["time_s"] for line in lines] == [pytest.approx(0.001)] * len(VARIANTS)
+
+
+def test_refuses_a_device_that_is_not_there(benchmark: ModuleType, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(benchmark.torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SystemExit):
+        benchmark.main([])
+    assert "torch finds no CUDA device; run with --device cpu --tiny" in capsys.readouterr().err
+
+
 def test_variants_share_the_weights_and_see_errors_in_a_tenth_of_the_pixels(benchmark: ModuleType) -> None:
     models = benchmark.build_variants(benchmark.model_config("ocrnet_hrnetv2_w48", tiny=True), "cpu", memory_size=20)
     shared = dict(models["base"].named_parameters())
