@@ -19,6 +19,10 @@ sys.path.insert(0, workflow.basedir)
 # Every job, on this machine or on a cluster, calls the interpreter that runs the workflow.
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
 
+# A cluster that ends a job sends SIGTERM to all its processes: the shell has to stay until training, which it waits for,
+# has written its checkpoint.
+shell.prefix("set -euo pipefail; trap : TERM; ")
+
 from pne.errors import UserError
 from pne.resolve import load_track
 from workflows.configuration import identity_options, read_configuration, spec_options

@@ -48,6 +48,7 @@ SchedulerParameters=sched_interval=2,bf_interval=5
 GresTypes=gpu
 MpiDefault=none
 ReturnToService=2
+SlurmdParameters=config_overrides
 MinJobAge=300
 KillWait={kill_wait}
 JobAcctGatherType=jobacct_gather/none
@@ -96,7 +97,7 @@ def missing(accounting: bool = False) -> str | None:
     return None
 
 
-def start(accounting: bool = False, folder: Path = FOLDER, cpus: int | None = None, kill_wait: int = 20) -> None:
+def start(accounting: bool = False, folder: Path = FOLDER, cpus: int = 4, kill_wait: int = 20) -> None:
     """Start the daemons and wait until the node is idle.
 
     Parameters
@@ -105,8 +106,8 @@ def start(accounting: bool = False, folder: Path = FOLDER, cpus: int | None = No
         Whether slurmdbd (over MariaDB) keeps the books, with the account ``segmentation``; otherwise none does.
     folder : Path
         Everything but /etc/slurm lies here; removed and made anew.
-    cpus : int, optional
-        Processors of the node, at least 2 and default all.
+    cpus : int
+        Processors that the node claims to have, whatever it has: enough for the GPUs to be what is scarce.
     kill_wait : int
         Seconds between SIGTERM and SIGKILL of a job that reached its time limit.
 
@@ -125,8 +126,7 @@ def start(accounting: bool = False, folder: Path = FOLDER, cpus: int | None = No
         # 1:3 is /dev/null's number: a device that SLURM accepts, and that nobody can harm.
         os.mknod(folder / f"gpu{index}", 0o20666, os.makedev(1, 3))
     ETC.mkdir(exist_ok=True)
-    values = {"mark": MARK, "node": node, "folder": folder, "kill_wait": kill_wait}
-    values["cpus"] = max(2, cpus or os.cpu_count() or 2)
+    values = {"mark": MARK, "node": node, "folder": folder, "kill_wait": kill_wait, "cpus": cpus}
     values["accounting"] = ACCOUNTING_CONF.format(folder=folder) if accounting else NO_ACCOUNTING_CONF
     _write(ETC / "slurm.conf", SLURM_CONF.format(**values))
     _write(ETC / "gres.conf", f"{MARK}\nAutoDetect=off\nNodeName={node} Name=gpu File={folder}/gpu[0-1]\n")
@@ -141,7 +141,7 @@ def start(accounting: bool = False, folder: Path = FOLDER, cpus: int | None = No
     if accounting:
         _start_accounting(folder)
     _daemon(["slurmctld"], log=folder / "slurmctld.log")
-    _wait(lambda: "up" in _output("scontrol", "ping").lower(), "slurmctld answers", folder / "slurmctld.log")
+    _wait(lambda: "up" in ask("scontrol", "ping").lower(), "slurmctld answers", folder / "slurmctld.log")
     _daemon(["slurmd", "-N", node], log=folder / "slurmd.log")
     _wait(lambda: node_state() == "idle", "the node is idle", folder / "slurmd.log")
 
@@ -183,7 +183,7 @@ def stop(folder: Path = FOLDER) -> None:
 
 def node_state() -> str:
     """State of the node as sinfo prints it: idle, mixed, drained, ..."""
-    return _output("sinfo", "--noheader", "--format=%T").strip().rstrip("*")
+    return ask("sinfo", "--noheader", "--format=%T").strip().rstrip("*")
 
 
 def _end(pid_file: Path, name: str) -> None:
@@ -226,7 +226,8 @@ def _daemon(command: Sequence[str], log: Path | None = None, **environment: str)
         raise SlurmError(f"{command[0]} failed: {done.stderr.decode()}{_tail(log)}")
 
 
-def _output(*command: str) -> str:
+def ask(*command: str) -> str:
+    """Return what one of SLURM's commands prints."""
     done = subprocess.run(command, env=_environment(), capture_output=True, text=True, timeout=30, check=False)
     return done.stdout
 
