@@ -10,7 +10,9 @@ from pne.extraction.archives import Pairs
 from pne.extraction.network import Network
 from pne.extraction.selections import ConfusionSelection
 from pne.heads.randomness import call_generator
+from pne.losses import sample_pairs
 from pne.losses.inputs import classify_pixels
+from pne.losses.misclassified import MisclassifiedContrast
 
 
 @torch.no_grad()
@@ -25,8 +27,7 @@ def extract_pairs(network: Network, selection: ConfusionSelection) -> Pairs:
         If the run has no loss that draws pairs, or the confusion does not occur in the feature map.
     """
     branch = network.branch
-    draw_method = getattr(getattr(branch, "loss", None), "draw", None)
-    if draw_method is None:
+    if not isinstance(getattr(branch, "loss", None), MisclassifiedContrast):
         raise UserError(
             f"{network.run.run}: its loss draws no pairs; name a row with PNELoss or AsymmetricContrastLoss"
         )
@@ -34,13 +35,12 @@ def extract_pairs(network: Network, selection: ConfusionSelection) -> Pairs:
     pixels = network.look(index)
     embeddings = branch.projection(pixels.features)
     generator = call_generator(branch.seed, 0, int(branch.calls), embeddings.device)
-    draw = draw_method(embeddings, pixels.logits, pixels.label, generator=generator)
+    pairs = sample_pairs(branch.loss, embeddings, pixels.logits, pixels.label, generator=generator)
     true, predicted = selection.true_class, selection.predicted_class
     kinds = classify_pixels(pixels.logits, pixels.label, 255)
     candidates = (kinds.wrong & (kinds.label == true) & (kinds.predicted == predicted))[0].nonzero()[:, 0]
 
-    anchors = draw.anchors
-    ours = (anchors.count[0] > 0) & (anchors.label[0] == true) & (anchors.predicted[0] == predicted)
+    ours = (pairs.label == true) & (pairs.predicted == predicted)
     if not bool(ours.any()):
         names = network.classes
         raise UserError(
@@ -50,11 +50,8 @@ def extract_pairs(network: Network, selection: ConfusionSelection) -> Pairs:
     width = pixels.logits.shape[3]
 
     def positions(chosen: Tensor) -> NDArray[np.int32]:
-        unique = np.unique(chosen.cpu().numpy())
+        unique = np.unique(chosen[chosen >= 0].cpu().numpy())  # -1 stands for no pixel
         return np.stack([unique // width, unique % width], 1).astype(np.int32)
-
-    def drawn(places: Tensor, counts: Tensor) -> NDArray[np.int32]:
-        return positions(draw.column[0][places[0][ours][counts[0][ours] > 0]])
 
     image, label, prediction = network.see(index)
     return Pairs(
@@ -71,9 +68,9 @@ def extract_pairs(network: Network, selection: ConfusionSelection) -> Pairs:
         label=label,
         prediction=prediction,
         candidates=positions(candidates),
-        anchors=positions(anchors.pixel[0][ours]),
-        positives=drawn(draw.positive, draw.positive_count),
-        negatives=drawn(draw.negative, draw.negative_count),
+        anchors=positions(pairs.anchor[ours]),
+        positives=positions(pairs.positive[ours]),
+        negatives=positions(pairs.negative[ours]),
         grid=np.array(pixels.logits.shape[2:], np.int32),
         classes=np.array(network.classes),
         palette=network.palette,

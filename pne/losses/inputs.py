@@ -33,19 +33,25 @@ class PixelClasses:
     num_classes: int
 
 
-def check_inputs(embeddings: Tensor, logits: Tensor, labels: Tensor, generator: torch.Generator | None) -> None:
+def check_inputs(
+    embeddings: Tensor, logits: Tensor, labels: Tensor, ignore_index: int, generator: torch.Generator | None
+) -> None:
     """Check shapes, types and devices; reads no value of a tensor.
 
     Raises
     ------
     TypeError
-        An argument is no tensor, the embeddings or logits are not floating, or the labels are not integers.
+        An argument is not of its type, the embeddings or logits are not floating, or the labels are not integers.
     ValueError
         Shapes or devices do not go together, there are fewer than two classes, or a tensor is empty.
     """
     for name, tensor in (("embeddings", embeddings), ("logits", logits), ("labels", labels)):
         if not isinstance(tensor, Tensor):
             raise TypeError(f"{name} must be a tensor; got {type(tensor).__name__}")
+    if not isinstance(ignore_index, int) or isinstance(ignore_index, bool):
+        raise TypeError(f"ignore_index must be an integer, such as 255; got {ignore_index!r}")
+    if generator is not None and not isinstance(generator, torch.Generator):
+        raise TypeError(f"generator must be a torch.Generator or None; got {generator!r}")
     if not embeddings.is_floating_point() or not logits.is_floating_point():
         raise TypeError(f"embeddings and logits must be floating; got {embeddings.dtype} and {logits.dtype}")
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:

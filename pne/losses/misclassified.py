@@ -28,7 +28,7 @@ class MisclassifiedContrast(ContrastLoss):
         generator: torch.Generator | None = None,
     ) -> Draw:
         """Draw the pairs that a call with the same arguments, and the generator in the same state, contrasts."""
-        check_inputs(embeddings, logits, labels, generator)
+        check_inputs(embeddings, logits, labels, ignore_index, generator)
         with torch.autocast(embeddings.device.type, enabled=False):  # as a call: rounding matters
             return draw_pairs(embeddings, logits, labels, self.options, ignore_index, generator)
 

@@ -30,7 +30,7 @@ class ContrastLoss(nn.Module):
     Attributes
     ----------
     options : dict
-        Every option; each is an attribute, too. Read-only after construction.
+        Every option; each can be read as an attribute, too. Fixed at construction.
     statistics : dict of str to Tensor
         Of the last call, detached float32 scalars on the device of the inputs, keys `STATISTICS`; empty before it.
     """
@@ -46,9 +46,18 @@ class ContrastLoss(nn.Module):
     def __init__(self, **options: Any) -> None:
         super().__init__()
         self.options = resolve_options(self._loss_name(), options)
-        for name, value in self.options.items():
-            setattr(self, name, value)
         self.statistics: dict[str, Tensor] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        options = self.__dict__.get("options", {})
+        return options[name] if name in options else super().__getattr__(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.__dict__.get("options", {}):
+            raise AttributeError(
+                f"{name} of {type(self).__name__} is fixed at construction; build another loss with {name}={value!r}"
+            )
+        super().__setattr__(name, value)
 
     @classmethod
     def _loss_name(cls) -> str:
@@ -109,14 +118,15 @@ class ContrastLoss(nn.Module):
         Returns
         -------
         Tensor, scalar, at least float32 (float64 for float64 embeddings)
-            In nats, finite, >= 0; exactly 0 and connected to the embeddings where there is nothing to contrast.
+            In nats, >= 0; exactly 0 and connected to the embeddings where there is nothing to contrast. Finite for
+            finite inputs; a NaN or infinity in the embeddings or logits may show in it.
 
         Raises
         ------
         TypeError, ValueError
             Inputs whose types, shapes or devices do not go together.
         """
-        check_inputs(embeddings, logits, labels, generator)
+        check_inputs(embeddings, logits, labels, ignore_index, generator)
         with torch.autocast(embeddings.device.type, enabled=False):
             loss, statistics = self._contrast(embeddings, logits, labels, ignore_index, generator)
         zero = torch.zeros((), device=loss.device)

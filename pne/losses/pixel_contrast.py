@@ -102,7 +102,7 @@ class PixelContrastLoss(ContrastLoss):
         generator: torch.Generator | None = None,
     ) -> PixelDraw:
         """Draw the anchors that a call with the same arguments, and the generator in the same state, contrasts."""
-        check_inputs(embeddings, logits, labels, generator)
+        check_inputs(embeddings, logits, labels, ignore_index, generator)
         return self._draw(classify_pixels(logits, labels, ignore_index), generator)
 
     @torch.no_grad()

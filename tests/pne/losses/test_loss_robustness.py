@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 import torch
 from loss_reference import list_pairs, reference_loss
@@ -166,3 +169,26 @@ def test_clear_errors(loss_class):
     for arguments, kind, message in cases:
         with pytest.raises(kind, match=message):
             loss(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "message"),
+    [
+        ("ignore_index", None, "ignore_index must be an integer.*got None"),
+        ("ignore_index", 255.0, "ignore_index must be an integer.*got 255.0"),
+        ("generator", 3, "generator must be a torch.Generator or None; got 3"),
+    ],
+)
+@every_loss
+def test_arguments_of_another_type_are_named(loss_class, argument, value, message):
+    embeddings, logits = torch.randn(1, 4, 3, 3), torch.randn(1, 2, 3, 3)
+    with pytest.raises(TypeError, match=message):
+        loss_class()(embeddings, logits, torch.zeros(1, 3, 3, dtype=torch.int64), **{argument: value})
+
+
+def test_options_are_fixed_at_construction():
+    loss = PNELoss(temperature=0.5)
+    with pytest.raises(AttributeError, match=r"temperature of PNELoss is fixed.*temperature=0\.01"):
+        loss.temperature = 0.01
+    assert loss.temperature == 0.5
+    assert copy.deepcopy(loss).temperature == pickle.loads(pickle.dumps(loss)).temperature == 0.5
