@@ -4,6 +4,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# The same examples in every run: a failure can be repeated, and none comes by chance.
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.load_profile("repeatable")
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SHARED = Path(os.environ.get("PNE_SHARED", REPOSITORY.parent / "shared"))
@@ -19,6 +24,8 @@ def repository() -> Path:
 def shared() -> Path:
     """Folder of real data and numeric oracles; tests that need it skip, with the reason, only where it is absent."""
     if not SHARED.is_dir():
+        if "PNE_SHARED" in os.environ:
+            pytest.fail(f"PNE_SHARED names {SHARED}, which is no folder")
         pytest.skip(f"no folder {SHARED} (set PNE_SHARED to the folder with data/ and oracles/)")
     return SHARED
 

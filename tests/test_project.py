@@ -88,3 +88,12 @@ def test_version_stands_in_changelog_and_citation(repository):
     version = re.search(r'__version__ = "(.+)"', (repository / "pne/__init__.py").read_text())[1]
     assert f"## {version}" in (repository / "CHANGELOG.md").read_text()
     assert yaml.safe_load((repository / "CITATION.cff").read_text())["version"] == version
+
+
+def test_readme_quotes_the_example_and_its_files_exist(repository):
+    readme = (repository / "README.md").read_text()
+    example = (repository / "examples/deeplabv3_contrast.py").read_text()
+    assert f"```python\n{example}```" in readme
+    assert "@@" not in readme
+    for target in re.findall(r"\]\(([^)#]+)\)", readme):
+        assert target.startswith("http") or (repository / target).exists(), target
