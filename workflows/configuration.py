@@ -39,8 +39,12 @@ class Configuration(BaseModel):
     iterations: Annotated[int, Field(ge=1)] | None = Field(
         default=None, description="iterations of every run, for a try (default: the schedules'); makes other runs"
     )
+    subset: bool = Field(default=False, description="true: take data sets that are incomplete or resized, for a try")
     device: Literal["auto", "cpu", "cuda"] | None = Field(default=None, description="auto, cpu or cuda")
     gpus: Annotated[int, Field(ge=1)] | None = Field(default=None, description="GPUs of each run")
+    micro_batch: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="most images per process and forward pass, for want of memory; batch norm sees these"
+    )
     workers: Annotated[int, Field(ge=0)] | None = Field(default=None, description="data loading processes of each run")
     threads: Annotated[int, Field(ge=1)] | None = Field(default=None, description="threads of each run")
     checkpoint_interval: Annotated[int, Field(ge=1)] | None = Field(
@@ -60,7 +64,7 @@ class Configuration(BaseModel):
     @property
     def runtime(self) -> dict[str, Any]:
         """Settings of the machine at hand that take the place of the track's; none of them changes a run's identity."""
-        keys = ("device", "gpus", "workers", "threads", "checkpoint_interval")
+        keys = ("device", "gpus", "micro_batch", "workers", "threads", "checkpoint_interval")
         return {key: value for key in keys if (value := getattr(self, key)) is not None}
 
     @property

@@ -5,6 +5,9 @@ import hashlib
 DATA_ROOT = Path(OPTIONS.data_root or TRACK.declaration.data_root)
 DATASETS = TRACK.declaration.datasets
 SYNTHETIC = "street_"
+SUBSET = "--subset" if OPTIONS.subset else ""
+# Data sets whose labels come in another form than they are trained on.
+PREPARED = ("cityscapes", "coco_stuff", "ade20k")
 
 
 localrules:
@@ -21,7 +24,7 @@ def dataset_file(name):
     if DATASETS[name].layout.startswith(SYNTHETIC):
         return str(folder / "meta.json")
     # One report a folder: another data_root is examined before anything trains on it.
-    place = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:8]
+    place = hashlib.sha256(f"{folder.resolve()} {SUBSET}".encode()).hexdigest()[:8]
     return f"results/{TRACK.name}/data/{name}-{place}.json"
 
 
@@ -64,8 +67,25 @@ for name, dataset in DATASETS.items():
             params:
                 layout=dataset.layout,
                 folder=DATA_ROOT / dataset.folder,
+                subset=SUBSET,
             message:
                 f"examine the data set {dataset.title}"
             shell:
-                "python -m pne.datasets.doctor --dataset {params.layout} --data-root {params.folder:q} --report {output:q}"
-                " > {log:q} 2>&1"
+                "python -m pne.datasets.doctor --dataset {params.layout} --data-root {params.folder:q} {params.subset}"
+                " --report {output:q} > {log:q} 2>&1"
+
+    if dataset.layout in PREPARED:
+
+        rule:
+            name:
+                f"prepare_{name}"
+            log:
+                f"results/{TRACK.name}/data/prepare_{name}.log",
+            localrule: True
+            params:
+                layout=dataset.layout,
+                folder=DATA_ROOT / dataset.folder,
+            message:
+                f"convert the labels of {dataset.title}"
+            shell:
+                "python -m pne.datasets.prepare {params.layout} --data-root {params.folder:q} > {log:q} 2>&1"
