@@ -13,8 +13,9 @@ export MPLBACKEND := Agg
 .DEFAULT_GOAL := help
 
 .PHONY: help
-help: ## list the targets
+help: ## list the targets of make and, where it is set up, of the workflow
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 20
+	@test ! -e .venv/.ready || { echo; $(BIN)/python -m analysis.help; }
 
 # --- set-up -------------------------------------------------------------------------------------------------------
 .PHONY: setup
