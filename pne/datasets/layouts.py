@@ -3,7 +3,7 @@
 The one home of these facts; nothing here imports torch. Class names of data sets that mmsegmentation ships stay there.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +168,19 @@ _CAMVID = Layout(
     palette=tuple(colour for _, colour in CAMVID_CLASSES),
 )
 
+# A few of the same images at half the size, for tries; it has no test split, its val split is scored.
+_CAMVID_TINY = replace(
+    _CAMVID,
+    name="camvid_tiny",
+    title="CamVid (24 training images)",
+    splits={
+        "train": Split("img_dir/train", "ann_dir/train", 24),
+        "val": Split("img_dir/val", "ann_dir/val", 8),
+    },
+    size=(180, 240),
+    other_sizes=False,
+)
+
 
 def _street(variant: Variant) -> Layout:
     return Layout(
@@ -191,7 +204,8 @@ def _street(variant: Variant) -> Layout:
 
 
 LAYOUTS: dict[str, Layout] = {
-    layout.name: layout for layout in (_CITYSCAPES, _COCO_STUFF, _ADE20K, _CAMVID, *map(_street, VARIANTS.values()))
+    layout.name: layout
+    for layout in (_CITYSCAPES, _COCO_STUFF, _ADE20K, _CAMVID, _CAMVID_TINY, *map(_street, VARIANTS.values()))
 }
 
 
@@ -201,7 +215,8 @@ def layout(name: str) -> Layout:
     Parameters
     ----------
     name : str
-        Its key (``cityscapes``) or the name of its mmsegmentation class (``CityscapesDataset``).
+        Its key (``cityscapes``) or the name of its mmsegmentation class (``CityscapesDataset``); a class that reads
+        several data sets names the first of them.
 
     Raises
     ------
@@ -224,5 +239,8 @@ def data_folder(root: Path | str) -> Path:
     """
     root = Path(root)
     if not root.is_dir():
-        raise UserError(f"{root}: expected the folder of a data set, found none; name it with --data-root")
+        raise UserError(
+            f"{root}: expected the folder of a data set, found none; name it with --data-root (of the workflow: "
+            "the folder above it, with data_root=)"
+        )
     return root

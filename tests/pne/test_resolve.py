@@ -213,7 +213,7 @@ def test_one_file_is_a_new_ablation_on_every_track_that_has_its_words(declaratio
     before = {name: set(track.runs) for name, track in check_declarations(declarations.folder).items()}
     declarations.write("tables/samples.yaml", ABLATION)
     after = check_declarations(declarations.folder)
-    assert set(after) == {"quick", "camvid", "paper"}
+    assert set(after) == {"quick", "camvid", "camvid_tiny", "paper"}
     for name, track in after.items():
         assert list(track.tables)[-1] == "samples"
         assert track.tables["samples"].available
@@ -228,6 +228,7 @@ def test_a_new_ablation_is_absent_where_a_track_lacks_its_model(declarations):  
     assert {name: track.tables["samples"].available for name, track in tracks.items()} == {
         "quick": True,
         "camvid": False,
+        "camvid_tiny": False,
         "paper": True,
     }
 
@@ -452,7 +453,9 @@ def test_a_copied_table_that_kept_its_name_is_found(declarations):  # noqa: F811
 
 
 def test_unknown_tracks_and_tables_are_named(declarations):  # noqa: F811
-    with pytest.raises(UserError, match=r"no track 'quik'; did you mean quick\? allowed: camvid, paper, quick"):
+    with pytest.raises(
+        UserError, match=r"no track 'quik'; did you mean quick\? allowed: camvid, camvid_tiny, paper, quick"
+    ):
         load_track("quik", experiments=declarations.folder)
     with pytest.raises(UserError, match="no table 'ade'; did you mean ade20k"):
         load_track("quick", experiments=declarations.folder, tables=["ade"])
@@ -486,5 +489,11 @@ def test_resolving_loads_neither_torch_nor_mmseg(repository):
         "track.config(next(iter(track.runs))); "
         "print(sorted({'torch', 'mmseg', 'mmcv', 'numpy.random._generator'} & set(sys.modules)))"
     )
+    done = subprocess.run([sys.executable, "-c", code], cwd=repository, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_layouts_of_data_sets_are_known_without_torch(repository):
+    code = "import sys; import pne.datasets.layouts; print(sorted({'torch', 'mmseg', 'mmcv', 'cv2'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], cwd=repository, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
