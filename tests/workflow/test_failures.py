@@ -1,6 +1,11 @@
 """A run that fails, in a workflow that really trains: the others finish, the table prints a dash, nothing is lost."""
 
 import csv
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 
 from checkout import Checkout
 
@@ -84,3 +89,35 @@ def test_a_retrain_keeps_the_results_until_new_ones_are_whole(checkout: Checkout
     assert after["train.json"] != before["train.json"]
     assert checkout.plan(*target).empty  # once per training code
     assert checkout.plan(*TARGET).empty
+
+
+def test_a_run_that_ends_after_snakemake_was_killed_is_kept(checkout: Checkout) -> None:
+    (checkout / "experiments/tables/diverging.yaml").write_text(TABLE.split("  broken")[0])
+    run = runs(checkout)["sound"]
+    train_json = checkout / f"results/quick/runs/{run}/train.json"
+    log = checkout / f"results/quick/runs/{run}/log"
+    with (checkout / "workflow.log").open("w") as output:
+        workflow = subprocess.Popen(
+            [sys.executable, "-m", "snakemake", "--cores", "1", *TARGET],
+            cwd=checkout.folder, stdout=output, stderr=output, env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+        wait_for(log.exists, workflow)
+        workflow.kill()  # the training goes on
+        workflow.wait()
+    wait_for(train_json.exists, None)
+    before = results(checkout, run)
+    checkout.snakemake("--unlock", *TARGET)
+    plan = checkout.plan(*TARGET)
+    assert not plan.of("train")
+    assert plan.of("print") == {"diverging"}
+    checkout.snakemake("--cores", "1", *TARGET)
+    assert results(checkout, run) == before
+
+
+def wait_for(condition: Callable[[], bool], process: subprocess.Popen | None, seconds: float = 120) -> None:
+    """Wait until something is so, while a process that should bring it about lives."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"waited {seconds} s"
+        assert process is None or process.poll() is None, "the workflow ended too early"
+        time.sleep(0.2)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-SHARED = ("keep-going", "rerun-triggers", "rerun-incomplete", "show-failed-logs", "quiet")
+SHARED = ("keep-going", "rerun-triggers", "ignore-incomplete", "show-failed-logs", "quiet")
 
 
 def profile(repository: Path, name: str) -> str:
@@ -33,5 +33,13 @@ def test_the_block_to_fill_in_is_valid_line_by_line(repository: Path) -> None:
     assert model
     gpu_rules = {"train", "retrain", "evaluate"}
     assert set(yaml.safe_load(model[1])["set-resources"]) == gpu_rules
+    packed = r"^# ((?:groups|group-components|resources|set-resource-scopes): .*)$"
+    packing = "\n".join(re.findall(packed, block, flags=re.MULTILINE))
+    assert yaml.safe_load(packing) == {
+        "groups": {"train": "training"},
+        "group-components": {"training": 5},
+        "resources": {"gpu": 1},
+        "set-resource-scopes": {"gpu": "local"},
+    }
     gres = "\n".join(re.findall(r"^# ((?:set-resources:|  \w+: ).*)$", block.split("rejects")[1], flags=re.MULTILINE))
     assert set(yaml.safe_load(gres)["set-resources"]) == gpu_rules

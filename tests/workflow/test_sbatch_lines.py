@@ -42,31 +42,31 @@ def cluster(checkout: Checkout, tmp_path: Path):
     marker = checkout / "data/street_city/meta.json"
     marker.parent.mkdir(parents=True)
     marker.write_text("{}\n")
-    run = next(run for run in sorted(checkout.runs()) if run.startswith("cityscapes-deeplabv3_r50-base"))
+    cityscapes = [run for run in sorted(checkout.runs()) if run.startswith("cityscapes-deeplabv3_r50")]
 
-    def submit(*arguments: str, config: tuple[str, ...] = ("device=auto",)) -> list[list[str]]:
+    def submit(*arguments: str, runs: int = 1, config: tuple[str, ...] = ("device=auto",)) -> list[list[str]]:
         output = checkout.snakemake(
-            f"results/quick/runs/{run}/train.json",
+            *[f"results/quick/runs/{run}/train.json" for run in cityscapes[:runs]],
             "--workflow-profile", "profiles/slurm", "--slurm-init-seconds-before-status-checks", "1", *arguments,
             "--config", *config,
             accept=(1,), PATH=f"{folder}{os.pathsep}{os.environ['PATH']}",
         )  # fmt: skip
-        assert "the cluster is closed" in output
+        assert record.exists(), output
         calls = [json.loads(line) for line in record.read_text().splitlines()]
         record.unlink()
-        return [options_of(call, checkout, run) for call in calls]
+        return [options_of(call, checkout, cityscapes[:runs]) for call in calls]
 
     return submit
 
 
-def options_of(call: list[str], checkout: Checkout, run: str) -> list[str]:
+def options_of(call: list[str], checkout: Checkout, runs: list[str]) -> list[str]:
     """Keep the options before the wrapped command, without what differs from call to call: names and folders."""
     wrapped = next(word for word in call if word.startswith("--wrap="))
-    assert f"train:track=quick,run={run}" in wrapped
+    assert all(f"train:track=quick,run={run}" in wrapped for run in runs)
     options = call[: call.index(wrapped)]
     for option in ("--job-name", "--output"):
         del options[options.index(option) : options.index(option) + 2]
-    return [word.replace(str(checkout.folder), "CHECKOUT").replace(run, "RUN") for word in options]
+    return [word.replace(str(checkout.folder), "CHECKOUT").replace(runs[0], "RUN") for word in options]
 
 
 def line(minutes: int, memory: int, *last: str) -> list[str]:
@@ -103,3 +103,14 @@ def test_a_run_of_two_gpus_asks_for_both(cluster) -> None:
     assert "--gpus=2" in call
     assert "--cpus-per-task=2" in call
     assert call[call.index("--mem") + 1] == "8000"
+
+
+def test_short_runs_share_a_job_one_after_the_other(cluster) -> None:
+    packing = (
+        "--groups", "train=training", "--group-components", "training=3", "--resources", "gpu=1",
+        "--set-resource-scopes", "gpu=local",
+    )  # fmt: skip
+    (call,) = cluster("--retries", "0", *packing, runs=3)
+    assert call[call.index("-t") + 1] == "33"
+    assert call[call.index("--mem") + 1] == "4000"
+    assert "--gpus=1" in call
