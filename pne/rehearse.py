@@ -144,7 +144,7 @@ class Rehearser:
             evaluations=list(group.evaluations),
             images=args.images,
             gpus=run.runtime.gpus,
-            micro_batch=args.micro_batch,
+            micro_batch=run.runtime.micro_batch,
             initial_weights="declared" if args.declared_weights else "random",
             reduced=self.reduced,
         )
@@ -170,7 +170,7 @@ def _count(number: int, noun: str) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Rehearse, and print what was found; return the exit status."""
     args = parser().parse_args(argv)
-    runtime = {key: getattr(args, key) for key in ("device", "gpus", "workers", "threads")}
+    runtime = {key: getattr(args, key) for key in ("device", "gpus", "micro_batch", "workers", "threads")}
     track = load_track(
         args.track,
         experiments=args.experiments,

@@ -68,7 +68,7 @@ def rehearse_spec(path: Path, processes: Processes, request: StopRequest) -> Non
     torch.set_num_threads(run.runtime.threads)
     register(config)
     per_process = per_process_batch(run.batch_size, processes.world_size)
-    parts = micro_batches(per_process, wanted.micro_batch)
+    parts = micro_batches(per_process, run.runtime.micro_batch)
     prepared = prepare(
         config.to_dict(),
         seed=run.seed,

@@ -62,7 +62,8 @@ def rehearsal_of(
     if batch_size is not None:
         plain["train_dataloader"]["batch_size"] = batch_size
     for contrast in contrasts(plain["model"]):
-        contrast["start"] = 0
+        if contrast.get("start"):
+            contrast["start"] = 0
     if random_weights:
         _drop_initial_weights(plain["model"])
     if crop is not None:

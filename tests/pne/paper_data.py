@@ -1,4 +1,4 @@
-"""The paper's three data sets in their original on-disk formats, a few images each, prepared as a user prepares them."""
+"""The paper's three data sets in their original formats on disk, a few images each, prepared as a user does it."""
 
 import shutil
 from pathlib import Path

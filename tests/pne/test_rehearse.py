@@ -1,0 +1,303 @@
+"""Rehearsals: which runs one stands for, what it changes, what it leaves behind, and that all paper runs go through."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from paper_data import write_paper_data
+
+from analysis.cost import read_rehearsals
+from pne.datasets.synthetic_street import write as draw_street
+from pne.errors import UserError
+from pne.rehearsal.groups import contrasts, group_runs
+from pne.rehearsal.record import Rehearsal, memory_class, read_content
+from pne.rehearsal.reduction import rehearsal_of
+from pne.rehearsal.summary import hours, summarise
+from pne.rehearse import main
+from pne.resolve import load_track
+
+
+@pytest.fixture(scope="module")
+def track(repository: Path):
+    return load_track("paper", experiments=repository / "experiments", seeds=[0, 1])
+
+
+def flat(value, prefix=""):
+    if isinstance(value, dict):
+        return {k: v for key, item in value.items() for k, v in flat(item, f"{prefix}.{key}".lstrip(".")).items()}
+    if isinstance(value, list | tuple):
+        return {k: v for i, item in enumerate(value) for k, v in flat(item, f"{prefix}.{i}").items()}
+    return {prefix: value}
+
+
+def changes(track, run: str, **settings) -> dict:
+    """Leaves of the config that a rehearsal changes: key -> (declared, rehearsed)."""
+    config = track.config(run).to_dict()
+    settings = {"results": "elsewhere", "iterations": 20, "evaluations": ("single_scale",), **settings}
+    before, after = flat(config), flat(rehearsal_of(track.runs[run], config, **settings)[1])
+    return {
+        key: (before.get(key), after.get(key)) for key in before | after if before.get(key, "") != after.get(key, "")
+    }
+
+
+def run_named(track, start: str) -> str:
+    return next(run for run in track.runs if run.startswith(start))
+
+
+def test_every_run_is_in_exactly_one_group(track) -> None:
+    counts = Counter(run for group in group_runs(track) for run in group.stands_for)
+    assert counts == Counter(list(track.runs))
+
+
+def test_runs_of_a_group_differ_in_weight_temperature_and_seed_alone(track) -> None:
+    def cost(run):
+        contrast = run.contrast and {
+            **run.contrast,
+            "weight": None,
+            "options": {key: value for key, value in run.contrast["options"].items() if key != "temperature"},
+        }
+        return json.dumps([run.dataset, run.model, run.schedule, run.precision, run.batch_size, contrast])
+
+    groups = group_runs(track)
+    for group in groups:
+        assert group.stands_for[0] == group.run.run
+        assert len({cost(track.runs[run]) for run in group.stands_for}) == 1
+    assert len(groups) == len({cost(run) for run in track.runs.values()})
+
+
+def test_the_sweeps_of_temperature_and_weight_are_one_rehearsal(track) -> None:
+    swept = {run for row in track.tables["hyperparameters"].rows.values() for run in row.runs.values()}
+    contrasted = {run for run in swept if track.runs[run].contrast}
+    groups = [group for group in group_runs(track) if contrasted & set(group.stands_for)]
+    assert len(groups) == 1
+    assert contrasted <= set(groups[0].stands_for)
+    assert len(contrasted) > 20
+
+
+def test_a_group_is_scored_as_any_of_its_runs_is(track) -> None:
+    for group in group_runs(track):
+        assert set(group.evaluations) == {name for run in group.stands_for for name in track.runs[run].evaluations}
+
+
+def test_a_rehearsal_changes_length_and_initial_weights_alone(track) -> None:
+    run = run_named(track, "cityscapes-deeplabv3_r101-pne")
+    assert set(changes(track, run)) == {
+        "train_cfg.max_iters",
+        "train_cfg.val_interval",
+        "model.backbone.init_cfg.type",
+        "model.backbone.init_cfg.checkpoint",
+    }
+    assert set(changes(track, run, random_weights=False)) == {"train_cfg.max_iters", "train_cfg.val_interval"}
+
+
+def test_a_contrast_that_starts_late_is_rehearsed_at_work(track) -> None:
+    run = run_named(track, "coco_stuff-ocrnet_w48-cipc")
+    assert changes(track, run)["model.decode_head.1.contrast.start"] == (5000, 0)
+    config = track.config(run).to_dict()
+    spec, plain = rehearsal_of(
+        track.runs[run], config, results="elsewhere", iterations=20, evaluations=("single_scale",)
+    )
+    assert spec.contrast["start"] == 0
+    assert [contrast["start"] for contrast in contrasts(plain["model"])] == [0]
+    assert track.runs[run].contrast["start"] == 5000
+
+
+def test_a_crop_scales_every_size_by_the_same_factor(track) -> None:
+    found = changes(track, run_named(track, "cityscapes-ocrnet_w48-base"), crop=64, batch_size=2)
+    pipeline = "train_dataloader.dataset.dataset.pipeline"
+    sizes = {key: pair for key, pair in found.items() if isinstance(pair[1], int) and not key.startswith("train_cfg")}
+    assert sizes == {
+        "train_dataloader.batch_size": (8, 2),
+        "model.data_preprocessor.size.0": (512, 64),
+        "model.data_preprocessor.size.1": (1024, 128),
+        f"{pipeline}.2.scale.0": (2048, 256),
+        f"{pipeline}.2.scale.1": (1024, 128),
+        f"{pipeline}.3.crop_size.0": (512, 64),
+        f"{pipeline}.3.crop_size.1": (1024, 128),
+        **{
+            f"{loader}_dataloader.dataset.pipeline.1.scale.{axis}": pair
+            for loader in ("val", "test")
+            for axis, pair in enumerate([(2048, 256), (1024, 128)])
+        },
+    }
+
+
+def test_sliding_windows_are_scaled_too(track) -> None:
+    run = run_named(track, "ade20k-ocrnet_w48-base")
+    config = track.config(run).to_dict()
+    config["model"]["test_cfg"] = {"mode": "slide", "crop_size": (512, 512), "stride": (341, 341)}
+    plain = rehearsal_of(
+        track.runs[run], config, results="elsewhere", iterations=2, evaluations=("single_scale",), crop=64
+    )[1]
+    assert plain["model"]["test_cfg"] == {"mode": "slide", "crop_size": (64, 64), "stride": (43, 43)}
+
+
+@pytest.mark.parametrize(
+    ("peak_gib", "size"), [(6.8, 8), (6.9, 11), (13, 16), (21, 24), (70, 80), (100, 141), (128, None)]
+)
+def test_memory_class_leaves_a_tenth_and_half_a_gib(peak_gib, size) -> None:
+    assert memory_class(peak_gib * 1024) == size
+
+
+# --- the command itself, on the quick track ------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("data")
+    assert draw_street("street_city", root / "street_city")
+    return root
+
+
+@pytest.fixture(scope="module")
+def quick(repository: Path, data: Path):
+    return load_track("quick", experiments=repository / "experiments", data_root=data)
+
+
+def rehearse(repository: Path, data: Path, results: Path, *arguments: str) -> int:
+    folders = ["--experiments", repository / "experiments", "--data-root", data, "--results", results]
+    fixed = ["--track", "quick", "--iterations", "2", "--device", "cpu", "--workers", "1", "--threads", "1"]
+    return main([*map(str, folders), *fixed, *arguments])
+
+
+@pytest.fixture(scope="module")
+def sweep(quick) -> list[str]:
+    """The runs of the sweep of temperatures that bear a contrast."""
+    return [
+        run
+        for row in quick.tables["hyperparameters"].rows.values()
+        for run in row.runs.values()
+        if quick.runs[run].contrast and quick.runs[run].contrast["options"].keys() == {"temperature"}
+    ]
+
+
+@pytest.fixture(scope="module")
+def rehearsed(repository: Path, data: Path, sweep: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    results = tmp_path_factory.mktemp("results")
+    assert rehearse(repository, data, results, "--run", sweep[0]) == 0
+    return results
+
+
+def test_one_file_speaks_for_all_runs_of_a_group(rehearsed: Path, quick, sweep: list[str]) -> None:
+    (path,) = (rehearsed / "quick/rehearsals").glob("*.json")
+    record = read_content(path, Rehearsal)
+    assert path.stem == record.run == record.runs[0]
+    assert set(sweep) < set(record.runs)
+    assert (record.iterations, record.batch_size, record.crop_size) == (2, 8, (64, 96))
+    assert set(record.evaluations) == {name for run in record.runs for name in quick.runs[run].evaluations}
+    assert {cost.images for cost in record.evaluations.values()} == {2}
+    assert record.losses["loss_contrast"] > 0
+    assert record.peak_memory_mib > 100
+    assert record.memory_kind == "resident_set"
+
+
+def test_the_plan_finds_the_seconds(rehearsed: Path) -> None:
+    (path,) = (rehearsed / "quick/rehearsals").glob("*.json")
+    record = read_content(path, Rehearsal)
+    assert read_rehearsals(path.parent)[record.run] == record.time_s
+
+
+def test_nothing_of_the_runs_themselves_is_touched(rehearsed: Path, sweep: list[str]) -> None:
+    assert {path.name for path in (rehearsed / "quick").iterdir()} == {"rehearsals"}
+    assert {path.name for path in (rehearsed / "quick/rehearsals").iterdir() if not path.suffix} == {"logs"}
+
+
+def test_hours_count_every_run_that_a_rehearsal_stands_for(rehearsed: Path, quick) -> None:
+    (path,) = (rehearsed / "quick/rehearsals").glob("*.json")
+    record = read_content(path, Rehearsal)
+    expected = sum(quick.runs[run].iterations for run in record.runs) * record.time_s / 3600
+    assert hours(record, quick.runs) == pytest.approx(expected)
+    assert f"for {len(record.runs)} runs on cpu:" in summarise([record], quick.runs, {})
+
+
+def test_the_same_rehearsal_is_not_repeated_unless_asked(
+    rehearsed: Path, repository: Path, data: Path, sweep: list[str], capsys: pytest.CaptureFixture
+) -> None:
+    (path,) = (rehearsed / "quick/rehearsals").glob("*.json")
+    before = path.read_text()
+    assert rehearse(repository, data, rehearsed, "--run", sweep[-1]) == 0
+    assert "rehearsed already" in capsys.readouterr().out
+    assert path.read_text() == before
+    assert rehearse(repository, data, rehearsed, "--run", sweep[-1], "--again") == 0
+    assert path.read_text() != before
+
+
+def test_a_reduced_rehearsal_is_kept_from_the_plan(
+    repository: Path, data: Path, sweep: list[str], tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    assert rehearse(repository, data, tmp_path, "--run", sweep[0], "--crop", "32", "--batch-size", "2") == 0
+    folder = tmp_path / "quick/rehearsals"
+    assert read_rehearsals(folder) == {}
+    (path,) = (folder / "reduced").glob("*.json")
+    record = read_content(path, Rehearsal)
+    assert (record.batch_size, record.crop_size, record.request.reduced) == (2, (32, 48), True)
+    out = capsys.readouterr().out
+    assert "Crop or batch were reduced" in out
+    assert "hours of training" not in out
+
+
+def test_a_failure_leaves_the_others_alone(
+    repository: Path, data: Path, quick, sweep: list[str], tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    lost = run_named(quick, "coco_stuff-deeplabv3_r101-base")  # its data set was not drawn
+    assert rehearse(repository, data, tmp_path, "--run", lost, sweep[0]) == 1
+    out = capsys.readouterr().out
+    assert f"FAILED {lost}: {data / 'street_stuff'}: no such folder" in out
+    assert f"{lost}.log" in out
+    assert len(list((tmp_path / "quick/rehearsals").glob("*.json"))) == 1
+
+
+def test_a_signal_ends_it_soon_and_leaves_nothing_half_done(
+    repository: Path, data: Path, sweep: list[str], tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "pne.rehearse", "--track", "quick", "--iterations", "100000", "--device", "cpu"]
+    command += ["--workers", "1", "--run", sweep[0], "--data-root", str(data), "--results", str(tmp_path)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, cwd=repository, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        while not list(tmp_path.rglob("*.log")):
+            assert process.poll() is None
+            time.sleep(0.1)
+        time.sleep(8)
+        process.terminate()
+        out, _ = process.communicate(timeout=120)
+    assert process.returncode == 75
+    assert "interrupted" in out
+    assert not list((tmp_path / "quick/rehearsals").glob("*.json"))
+    assert not list((tmp_path / "quick/rehearsals").glob(".work-*"))
+
+
+def test_an_unknown_run_is_one_clear_error(
+    repository: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    assert rehearse(repository, data, tmp_path, "--run", "cityscapes-nonsense") == 2
+    assert "track quick: no run 'cityscapes-nonsense'" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_broken_record_is_refused_with_its_path(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text('{"run": "x"}')
+    with pytest.raises(UserError, match=r"x\.json: does not hold a rehearsal .*delete it and rehearse again"):
+        read_content(path, Rehearsal)
+
+
+# --- all runs of the paper --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_every_run_of_the_paper_rehearses_on_a_cpu(shared: Path, repository: Path, tmp_path: Path) -> None:
+    """64-pixel crops, two iterations, real and drawn images in the original formats; prints how long each took."""
+    data = write_paper_data(tmp_path / "data", shared)
+    command = [sys.executable, "-m", "pne.rehearse", "--track", "paper", "--iterations", "2", "--crop", "64"]
+    command += ["--device", "cpu", "--workers", "1", "--threads", str(min(2, os.cpu_count() or 1))]
+    command += ["--data-root", str(data), "--results", str(tmp_path / "results")]
+    assert subprocess.run(command, cwd=repository, check=False).returncode == 0
+    records = [read_content(path, Rehearsal) for path in (tmp_path / "results/paper/rehearsals/reduced").glob("*.json")]
+    track = load_track("paper", experiments=repository / "experiments")
+    assert {run for record in records for run in record.runs} == set(track.runs)
+    assert all(set(record.evaluations) >= {"single_scale"} for record in records)
