@@ -11,7 +11,6 @@ from pne.results import EvaluationResult, TrainResult, read_result
 
 ITERATIONS = 20
 TABLE = Path("results/camvid_tiny/tables")
-# Label of the row and network: that is what tells the rows of the paper's table apart.
 BASES, CONTRASTS = ("base_r50", "base_r101"), ("asymmetric_r50", "asymmetric_r101", "pne_r50", "pne_r101")
 
 
