@@ -5,14 +5,13 @@ import math
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import slurm
 from checkout import Checkout
+from trainings import MARK, Watch, running_trainings
 
 from pne.resolve import load_track
 from pne.results import TrainResult, read_result
@@ -23,6 +22,7 @@ DEVICE = "device=auto"  # asks for a GPU; torch finds none behind the fake ones 
 ITERATIONS = 6
 SHORT = f"iterations={ITERATIONS}"
 LIMIT_S = 280
+MARKED = "slurm"
 
 
 class Workflow:
@@ -30,7 +30,7 @@ class Workflow:
 
     def __init__(self, checkout: Checkout, *arguments: str) -> None:
         self.log = checkout / "workflow.log"
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PNE_CLUSTER_TEST": "1"}
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", MARK: MARKED}
         command = ["timeout", "-k", "20", str(LIMIT_S), sys.executable, "-m", "snakemake", *arguments]
         with self.log.open("w") as log:
             self.process = subprocess.Popen(command, cwd=checkout.folder, env=environment, stdout=log, stderr=log)
@@ -42,43 +42,6 @@ class Workflow:
     def end(self) -> int:
         """Wait for the end and return the exit status."""
         return self.process.wait(timeout=LIMIT_S + 30)
-
-
-class Watch(threading.Thread):
-    """Notes which training processes run at the same time, and which GPU each was given."""
-
-    def __init__(self) -> None:
-        super().__init__(daemon=True)
-        self.seen: list[dict[str, str]] = []
-        self.over = threading.Event()
-
-    def run(self) -> None:
-        while not self.over.wait(0.3):
-            if trainings := running_trainings():
-                self.seen.append(trainings)
-
-    def stop(self) -> list[dict[str, str]]:
-        """End the watch and return what was seen, each time the GPU by spec."""
-        self.over.set()
-        self.join()
-        return self.seen
-
-
-def running_trainings() -> dict[str, str]:
-    """CUDA_VISIBLE_DEVICES of every training of these tests, by its spec (a process shows twice while it forks)."""
-    found = {}
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (process / "cmdline").read_bytes().split(b"\0")
-            if words[1:3] != [b"-m", b"pne.train"]:
-                continue
-            pairs = (entry.partition(b"=") for entry in (process / "environ").read_bytes().split(b"\0"))
-            environment = {key.decode(): value.decode() for key, _, value in pairs}
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if "PNE_CLUSTER_TEST" in environment:
-            found[words[3].decode()] = environment.get("CUDA_VISIBLE_DEVICES", "")
-    return found
 
 
 def wait_for(condition, what: str, seconds: float = 120):
@@ -155,7 +118,7 @@ class TestWithAccounting:
     """Asked through sacct, submitted to an account."""
 
     def test_a_table_is_trained_by_two_jobs_at_a_time_each_with_its_own_gpu(self, checkout: Checkout) -> None:
-        watch = Watch()
+        watch = Watch(MARKED)
         watch.start()
         account = ("--default-resources", f"slurm_account={slurm.ACCOUNT}", "mem_mb=4000", "runtime=60")
         arguments = ("table_contrast_form", *PROFILE, "--slurm-status-command", "sacct", *account)
@@ -182,7 +145,7 @@ class TestWithoutAccounting:
         runs = runs_of(checkout, "positive_weights", ITERATIONS)
         workflow = Workflow(checkout, "table_positive_weights", *PROFILE, "--retries", "0", "--config", SHORT, DEVICE)
         number = wait_for(lambda: jobs_of(runs["logit"], "RUNNING"), "a running job")[0]
-        wait_for(running_trainings, "a training")
+        wait_for(lambda: running_trainings(MARKED), "a training")
         slurm.ask("scancel", number)
         assert workflow.end() == 1
         assert f"SLURM-job '{number}' failed, SLURM status is: 'CANCELLED'" in workflow.output
