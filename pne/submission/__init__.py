@@ -1,0 +1,1 @@
+"""Predictions of the Cityscapes test images, in the archive that the evaluation server takes."""
