@@ -1,9 +1,9 @@
 """A real SLURM of one node with two fake GPUs, started and stopped on the machine at hand, for tests.
 
 ``python tests/workflow/slurm.py start [--accounting]`` brings it up, ``stop`` takes it down. It needs root, Debian's
-packages slurm-wlm and munge (with accounting also slurmdbd and mariadb-server), and a machine that has no SLURM of
-its own: an /etc/slurm/slurm.conf that this script did not write is never touched. Everything else it writes lies in
-one folder. The GPUs are character devices without a driver, so SLURM hands out CUDA_VISIBLE_DEVICES as on a real node.
+packages slurm-wlm and munge (with accounting also slurmdbd and mariadb-server; ``install`` installs all four), and a
+machine that has no SLURM of its own: an /etc/slurm/slurm.conf that this script did not write is never touched.
+Everything else it writes lies in one folder. The GPUs are character devices without a driver, so SLURM hands out CUDA_VISIBLE_DEVICES as on a real node.
 """
 
 import argparse
@@ -22,6 +22,7 @@ ETC = Path("/etc/slurm")
 MARK = "# written by tests/workflow/slurm.py"
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue")
 ACCOUNTING_PROGRAMS = ("slurmdbd", "mariadbd", "mariadb-install-db", "sacctmgr")
+PACKAGES = ("slurm-wlm", "munge", "slurmdbd", "mariadb-server")
 ACCOUNT = "segmentation"
 SBIN = "/usr/sbin:/sbin:/usr/local/sbin"
 
@@ -95,6 +96,18 @@ def missing(accounting: bool = False) -> str | None:
     if conf.exists() and MARK not in conf.read_text():
         return f"{conf} belongs to another SLURM"
     return None
+
+
+def install() -> None:
+    """Install what is missing, on Debian and its kin, as root; elsewhere do nothing."""
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        return
+    path = f"{os.environ['PATH']}:{SBIN}"
+    if all(shutil.which(program, path=path) for program in PROGRAMS + ACCOUNTING_PROGRAMS):
+        return
+    environment = _environment(DEBIAN_FRONTEND="noninteractive")
+    for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", *PACKAGES]):
+        subprocess.run(["apt-get", *command], env=environment, stdout=subprocess.DEVNULL, check=True)
 
 
 def start(accounting: bool = False, folder: Path = FOLDER, cpus: int = 4, kill_wait: int = 20) -> None:
@@ -251,13 +264,13 @@ def _tail(log: Path | None) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Start or stop the test SLURM from the command line."""
+    """Install, start or stop the test SLURM from the command line."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("action", choices=["start", "stop"])
+    parser.add_argument("action", choices=["install", "start", "stop"])
     parser.add_argument("--accounting", action="store_true", help="with slurmdbd over MariaDB")
     arguments = parser.parse_args(argv)
     try:
-        start(arguments.accounting) if arguments.action == "start" else stop()
+        {"install": install, "start": lambda: start(arguments.accounting), "stop": stop}[arguments.action]()
     except SlurmError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

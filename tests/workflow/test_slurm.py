@@ -66,6 +66,7 @@ def without_accounting() -> Iterator[None]:
 
 
 def running(accounting: bool) -> Iterator[None]:
+    slurm.install()
     if reason := slurm.missing(accounting):
         pytest.skip(reason)
     slurm.start(accounting)
