@@ -3,7 +3,8 @@
 ``python tests/workflow/slurm.py start [--accounting]`` brings it up, ``stop`` takes it down. It needs root, Debian's
 packages slurm-wlm and munge (with accounting also slurmdbd and mariadb-server; ``install`` installs all four), and a
 machine that has no SLURM of its own: an /etc/slurm/slurm.conf that this script did not write is never touched.
-Everything else it writes lies in one folder. The GPUs are character devices without a driver, so SLURM hands out CUDA_VISIBLE_DEVICES as on a real node.
+Everything else it writes lies in one folder. The GPUs are character devices without a driver, so SLURM hands out
+CUDA_VISIBLE_DEVICES as on a real node.
 """
 
 import argparse
