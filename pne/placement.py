@@ -40,7 +40,7 @@ def place(
         source["checkpoint"] = str(weights_dir / Path(source["checkpoint"]).name)
     return result | {
         "default_scope": "mmseg",
-        "custom_imports": {"imports": ["pne.heads", "pne.datasets"], "allow_failed_imports": False},
+        "custom_imports": {"imports": ["pne.heads", "pne.datasets.registered"], "allow_failed_imports": False},
         "env_cfg": {"cudnn_benchmark": True, "mp_cfg": {"mp_start_method": "fork", "opencv_num_threads": 0}},
         "log_processor": {"by_epoch": False},
         "log_level": "INFO",

@@ -9,7 +9,7 @@ import mmseg.models  # noqa: F401 -- importing registers
 from mmengine.registry import DefaultScope
 from mmengine.utils import import_modules_from_strings
 
-import pne.datasets
+import pne.datasets.registered
 import pne.heads  # noqa: F401 -- importing registers
 
 SCOPE = "mmseg"

@@ -13,7 +13,7 @@ from mmseg.utils import register_all_modules
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-import pne.datasets
+import pne.datasets.registered
 import pne.heads  # noqa: F401  (importing registers)
 from pne.engine import checkpoint
 from pne.engine.data import build_dataset

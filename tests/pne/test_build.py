@@ -258,7 +258,7 @@ def test_the_camvid_track_trains_on_real_images_of_another_size(shared, declarat
     pytest.importorskip("mmseg")
     from mmengine.runner import Runner
 
-    import pne.datasets
+    import pne.datasets.registered
     import pne.heads  # noqa: F401
 
     tiny = shared / "data/camvid_tiny"

@@ -34,7 +34,10 @@ def work_of(spec: Path) -> Path:
 
 def spy(folder: Path) -> dict:
     return {
-        "custom_imports": {"imports": ["pne.heads", "pne.datasets", "spy_hooks"], "allow_failed_imports": False},
+        "custom_imports": {
+            "imports": ["pne.heads", "pne.datasets.registered", "spy_hooks"],
+            "allow_failed_imports": False,
+        },
         "custom_hooks": [{"type": "SpyHook", "folder": str(folder)}],
     }
 

@@ -65,7 +65,7 @@ def finish(process: subprocess.Popen) -> tuple[int, str]:
 
 
 def spy(folder: Path) -> dict[str, Any]:
-    imports = {"imports": ["pne.heads", "pne.datasets", "spy_hooks"], "allow_failed_imports": False}
+    imports = {"imports": ["pne.heads", "pne.datasets.registered", "spy_hooks"], "allow_failed_imports": False}
     return {**SETTLED, "custom_imports": imports, "custom_hooks": [{"type": "SpyHook", "folder": str(folder)}]}
 
 

@@ -114,7 +114,7 @@ def run_config(
         "dataset": dataset("test", load + pack),
     }
     return {
-        "custom_imports": {"imports": ["pne.heads", "pne.datasets"], "allow_failed_imports": False},
+        "custom_imports": {"imports": ["pne.heads", "pne.datasets.registered"], "allow_failed_imports": False},
         "default_scope": "mmseg",
         "env_cfg": {"cudnn_benchmark": True, "mp_cfg": {"mp_start_method": "fork", "opencv_num_threads": 0}},
         "model": model_config(contrast),

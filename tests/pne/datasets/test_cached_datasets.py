@@ -8,7 +8,7 @@ import pytest
 import torch
 from mmseg.registry import DATASETS
 
-import pne.datasets
+import pne.datasets.registered
 from pne.datasets import cached
 from pne.datasets.layouts import LAYOUTS, layout
 from pne.datasets.positioned import Draw, PositionSeeded
@@ -100,8 +100,8 @@ def test_street_data_sets_have_the_classes_of_their_variant(name):
 def test_camvid_has_the_classes_and_colours_of_its_description(shared):
     for folder in ("camvid", "camvid_tiny"):
         meta = json.loads((shared / "data" / folder / "meta.json").read_text())
-        assert list(pne.datasets.CamVidDataset.METAINFO["classes"]) == meta["classes"]
-        assert pne.datasets.CamVidDataset.METAINFO["palette"] == meta["palette_rgb"]
+        assert list(pne.datasets.registered.CamVidDataset.METAINFO["classes"]) == meta["classes"]
+        assert pne.datasets.registered.CamVidDataset.METAINFO["palette"] == meta["palette_rgb"]
 
 
 def test_camvid_reads_real_pairs(shared):
@@ -115,7 +115,8 @@ def test_camvid_reads_real_pairs(shared):
 def test_every_layout_names_a_registered_data_set_with_as_many_classes():
     for known in LAYOUTS.values():
         assert len(DATASETS.get(known.dataset_type).METAINFO["classes"]) == known.num_classes == len(known.label_values)
-        assert layout(known.dataset_type) is known
+        assert layout(known.name) is known
+        assert layout(known.dataset_type).classes == known.classes
 
 
 def test_unknown_data_set_names_the_known_ones():
