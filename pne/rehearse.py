@@ -22,6 +22,7 @@ from pne.engine.console import duration, say
 from pne.engine.interruption import EXIT_STATUS, StopRequest, listening
 from pne.engine.provenance import code_sha256
 from pne.errors import UserError, reports_user_errors
+from pne.reading import suggest
 from pne.rehearsal.children import reason, run_child
 from pne.rehearsal.groups import Group, group_runs
 from pne.rehearsal.record import RECORD, REQUEST, Rehearsal, Request, read_content, record_path, write_content
@@ -40,8 +41,8 @@ def parser() -> argparse.ArgumentParser:
         epilog="A rehearsal of the same code and settings that was made on this machine before is not repeated.",
     )
     command.add_argument("--track", default="paper", help="default: %(default)s")
-    command.add_argument("--tables", nargs="+", metavar="TABLE", help="the runs of these tables alone")
-    command.add_argument("--run", nargs="+", metavar="ID", help="these runs alone, or those that stand for them")
+    command.add_argument("--tables", nargs="+", metavar="TABLE", help="those that stand for runs of these tables")
+    command.add_argument("--run", nargs="+", metavar="ID", help="those that stand for these runs")
     command.add_argument("--seeds", nargs="+", type=int, help="instead of the track's")
     command.add_argument("--iterations", type=_positive, default=20, metavar="N", help="default: %(default)s")
     command.add_argument("--images", type=_positive, default=2, metavar="N", help="test images (default: %(default)s)")
@@ -67,19 +68,26 @@ def _positive(text: str) -> int:
     return number
 
 
-def choose(groups: Sequence[Group], track: ResolvedTrack, runs: Sequence[str] | None) -> list[Group]:
-    """Return the groups that stand for the given runs, all of them for None.
+def choose(
+    groups: Sequence[Group], track: ResolvedTrack, runs: Sequence[str] | None, tables: Sequence[str] | None
+) -> list[Group]:
+    """Return the groups that stand for some of the given runs or the runs of the given tables, all of them for None.
 
     Raises
     ------
     UserError
-        If the track has no such run.
+        If the track has no such run or table.
     """
-    if runs is None:
+    if runs is None and tables is None:
         return list(groups)
-    for run in runs:
+    wanted = set(runs or ())
+    for run in wanted:
         track.config(run)  # names the nearest run where there is none
-    return [group for group in groups if set(runs) & set(group.stands_for)]
+    for name in tables or ():
+        if name not in track.tables:
+            raise UserError(f"track {track.name}: no table {name!r}; {suggest(name, track.tables)}")
+        wanted |= {run for row in track.tables[name].rows.values() for run in row.runs.values()}
+    return [group for group in groups if wanted & set(group.stands_for)]
 
 
 class Rehearser:
@@ -178,10 +186,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         data_root=args.data_root,
         weights_dir=args.weights_dir,
         seeds=args.seeds,
-        tables=args.tables,
         runtime={key: value for key, value in runtime.items() if value is not None},
     )
-    groups = choose(group_runs(track), track, args.run)
+    groups = choose(group_runs(track), track, args.run, args.tables)
     rehearser = Rehearser(track, args)
     say(f"{_count(len(groups), 'rehearsal')} for {_count(sum(len(group.stands_for) for group in groups), 'run')}")
     with listening() as request:

@@ -19,6 +19,9 @@ def summarise(records: Sequence[Rehearsal], runs: Mapping[str, Run], failures: M
     failures : mapping of str to str
         Rehearsed run -> why it failed.
     """
+    failed = [f"FAILED {run}: {why}" for run, why in failures.items()]
+    if not records:
+        return "\n".join(failed)
     rows = [HEADS, *(_row(record, runs) for record in records)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEADS))]
     lines = [
@@ -27,9 +30,7 @@ def summarise(records: Sequence[Rehearsal], runs: Mapping[str, Run], failures: M
         ).rstrip()
         for row in rows
     ]
-    lines += ["", *_totals(records, runs)]
-    lines += [f"FAILED {run}: {why}" for run, why in failures.items()]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *_totals(records, runs), *failed])
 
 
 def hours(record: Rehearsal, runs: Mapping[str, Run]) -> float:

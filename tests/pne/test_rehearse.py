@@ -18,7 +18,7 @@ from pne.rehearsal.groups import contrasts, group_runs
 from pne.rehearsal.record import Rehearsal, memory_class, read_content
 from pne.rehearsal.reduction import rehearsal_of
 from pne.rehearsal.summary import hours, summarise
-from pne.rehearse import main
+from pne.rehearse import choose, main
 from pne.resolve import load_track
 
 
@@ -269,6 +269,15 @@ def test_a_signal_ends_it_soon_and_leaves_nothing_half_done(
     assert "interrupted" in out
     assert not list((tmp_path / "quick/rehearsals").glob("*.json"))
     assert not list((tmp_path / "quick/rehearsals").glob(".work-*"))
+
+
+def test_tables_choose_whole_groups(track) -> None:
+    groups = group_runs(track)
+    chosen = choose(groups, track, None, ["positive_weights"])
+    assert [len(group.stands_for) for group in chosen] == [30, 2, 2]  # PNE itself stands for two sweeps, two seeds
+    assert choose(groups, track, None, None) == groups
+    with pytest.raises(UserError, match="no table 'positiv_weights'; did you mean positive_weights"):
+        choose(groups, track, None, ["positiv_weights"])
 
 
 def test_an_unknown_run_is_one_clear_error(
