@@ -53,6 +53,20 @@ report: .venv/.ready ## one HTML file with all tables, figures and the runs behi
 test: .venv/.ready ## run the test suite
 	@$(BIN)/python -m pytest --numprocesses $(CORES) --dist worksteal $(ARGS)
 
+.PHONY: test-cluster
+test-cluster: .venv/.ready ## the SLURM profile on a real SLURM of this machine (root on Debian; installs its packages)
+	@$(BIN)/python -m pytest -m slow tests/workflow/test_slurm.py $(ARGS)
+
+.PHONY: rehearse-fixtures
+rehearse-fixtures: .venv/.ready ## two iterations of every run of the paper track on small real images, on the CPU
+	@$(BIN)/python -m pytest -m slow tests/pne/test_rehearse.py $(ARGS)
+
+.PHONY: bench
+bench: .venv/.ready ## what the losses, the evaluation and the analysis cost, on this machine's CPU when it is idle
+	@$(BIN)/python benchmarks/loss.py --device cpu --threads 2
+	@$(BIN)/python benchmarks/evaluation.py --tiny --device cpu
+	@$(BIN)/python benchmarks/analysis_time.py
+
 .PHONY: lint
 lint: .venv/.ready ## check style, as pre-commit does
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/snakefmt --check Snakefile workflows
