@@ -97,6 +97,17 @@ def train_loader(config: Mapping[str, Any], seed: int, processes: Processes) -> 
     )
 
 
+def end_workers(loader: DataLoader) -> None:
+    """End the processes of a loader that keeps them between its uses.
+
+    They ignore signals, and when the garbage collector ends a loader they may never hear of it: the interpreter would
+    wait for them for ever.
+    """
+    iterator = loader._iterator
+    if iterator is not None:
+        iterator._shutdown_workers()
+
+
 def share_of(dataset: Dataset, processes: Processes, limit: int | None = None) -> Subset:
     """Return every n-th image of a data set, for the n processes that evaluate it together."""
     total = len(dataset) if limit is None else min(limit, len(dataset))
