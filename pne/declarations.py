@@ -14,6 +14,7 @@ Precision = Literal["fp32", "bf16"]
 SettingName = Literal["iterations", "learning_rate", "batch_size", "weight_decay"]
 Seed = Annotated[int, Field(strict=True, ge=0)]
 METRICS = ("miou", "time_s", "weight_std")  # and iou:<class>
+CLASS_METRIC = "iou:"
 BRANCH_KEYS = ("use", "weight", "start", "projection")
 
 
@@ -66,9 +67,15 @@ class Column(_Strict):
     delta: bool = Field(default=False, description="Print the difference to the row's baseline.")
     bold: bool = Field(default=False, description="Print the best measured value of a group in bold.")
 
+    @property
+    def class_name(self) -> str | None:
+        """The class of a metric ``iou:<class>``, None for other columns."""
+        named = self.metric is not None and self.metric.startswith(CLASS_METRIC)
+        return self.metric.removeprefix(CLASS_METRIC) if named else None
+
     @model_validator(mode="after")
     def _names_a_metric(self) -> "Column":
-        known = self.metric is None or self.metric in METRICS or self.metric.startswith("iou:")
+        known = self.metric is None or self.metric in METRICS or self.metric.startswith(CLASS_METRIC)
         if not known or (self.kind == "metric") != (self.metric is not None):
             raise ValueError(
                 f"columns of kind metric, and no others, name a metric ({', '.join(METRICS)} or iou:<class>); "
@@ -238,6 +245,9 @@ class Track(_Strict):
     threads: int = Field(default=1, ge=1)
     device: Literal["auto", "cpu", "cuda"] = "auto"
     gpus: int = Field(default=1, ge=1)
+    micro_batch: int | None = Field(
+        default=None, ge=1, description="Most images per process and forward pass; null: the whole batch at once."
+    )
     checkpoint_interval: int = Field(gt=0, description="Iterations between checkpoints.")
     log_interval: int = Field(gt=0)
     cache_data: bool = Field(default=False, description="Keep decoded images in memory (small data sets only).")

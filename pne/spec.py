@@ -37,6 +37,12 @@ class Runtime(_Strict):
     results: str = Field(description="Results folder of the track.")
     device: Literal["auto", "cpu", "cuda"] = "auto"
     gpus: int = Field(default=1, ge=1, description="Training processes on CUDA devices; the global batch is split.")
+    micro_batch: int | None = Field(
+        default=None,
+        ge=1,
+        description="Most images per process and forward pass, gradients of an iteration are accumulated; null: all at "
+        "once.",
+    )
     workers: int = Field(default=2, ge=0, description="Loader processes per training process.")
     threads: int = Field(default=1, ge=1, description="CPU threads per training process.")
     checkpoint_interval: int = Field(gt=0, description="Iterations between checkpoints.")

@@ -25,7 +25,9 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("specs", nargs="+", type=Path, metavar="SPEC", help="spec.yaml of a run")
     command.add_argument("--retrain", action="store_true", help="train finished runs again; results stay until then")
     command.add_argument("--keep-going", action="store_true", help="go on with the next spec after a failure")
-    command.add_argument("--micro-batch", type=_positive, metavar="N", help="at most N images per forward pass")
+    command.add_argument(
+        "--micro-batch", type=_positive, metavar="N", help="at most N images per pass (default: the spec's)"
+    )
     return command
 
 

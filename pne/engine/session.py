@@ -15,7 +15,7 @@ from pne.engine import checkpoint, publication
 from pne.engine.clock import StepClock, peak_memory_mib, reset_peak_memory, typical_time
 from pne.engine.command import is_of
 from pne.engine.console import duration, say
-from pne.engine.data import train_loader
+from pne.engine.data import end_workers, train_loader
 from pne.engine.failures import OutOfMemoryFailure
 from pne.engine.hooks import CheckpointHook, RecordHook
 from pne.engine.initial_weights import check_initial_weights
@@ -46,7 +46,7 @@ class Settings:
     retrain : bool
         Train a finished run again; its results stay until the new ones are complete.
     micro_batch : int or None
-        Most images per forward pass and process; gradients of an iteration are accumulated.
+        Most images per forward pass and process, instead of the spec's; gradients of an iteration are accumulated.
     """
 
     retrain: bool = False
@@ -100,7 +100,7 @@ class Session:
         self.work = run.work_directory / "retrain" if settings.retrain else run.work_directory
         self.stage = publication.staging(self.work)
         self.per_process = per_process_batch(run.batch_size, processes.world_size)
-        self.parts = micro_batches(self.per_process, settings.micro_batch)
+        self.parts = micro_batches(self.per_process, settings.micro_batch or run.runtime.micro_batch)
         register(config)
         self.config = prepare(
             config.to_dict(),
@@ -131,9 +131,10 @@ class Session:
             raise
         except torch.OutOfMemoryError as error:
             size = self.per_process // self.parts
+            half = next(number for number in range(max(1, size // 2), 0, -1) if self.per_process % number == 0)
             failure = OutOfMemoryFailure(
-                f"out of memory with {size} images per pass; try --micro-batch {max(1, size // 2)}, or more GPUs"
-                f" ({str(error).splitlines()[0]})"
+                f"out of memory with {size} images per forward pass; try fewer (--micro-batch {half}, or "
+                f"micro_batch={half} in the workflow's --config), or more GPUs ({str(error).splitlines()[0]})"
             )
             self.progress.fail(failure)
             raise failure from error
@@ -164,7 +165,7 @@ class Session:
             runner = self.train(state, content)
         result = self.train_result(runner, state)
         del runner
-        gc.collect()  # it refers to itself; its model and loader processes are not needed any more
+        gc.collect()  # it refers to itself; its model and optimiser are not needed any more
         self.evaluate_all(result)
         if processes.is_first:
             shutil.copyfile(self.work / publication.HISTORY, self.stage / publication.HISTORY)
@@ -180,16 +181,19 @@ class Session:
         )
         saver = CheckpointHook(state.save, run.runtime.checkpoint_interval, self.request, recorder)
         loader = train_loader(self.config["train_dataloader"], run.seed, processes)
-        runner = make_runner(
-            self.config,
-            processes,
-            self.work,
-            [recorder, saver],
-            loader,
-            run.run,
-            resume_state=lambda runner: state.start(runner, content),
-        )
-        runner.train()
+        try:
+            runner = make_runner(
+                self.config,
+                processes,
+                self.work,
+                [recorder, saver],
+                loader,
+                run.run,
+                resume_state=lambda runner: state.start(runner, content),
+            )
+            runner.train()
+        finally:
+            end_workers(loader)
         return runner
 
     def train_result(self, runner: TrainingRunner, state: TrainingState) -> TrainResult:

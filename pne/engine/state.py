@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from pne.engine import checkpoint
@@ -104,7 +105,7 @@ class TrainingState:
             return
         iteration = content["iteration"]
         model = runner.plain_model
-        model.load_state_dict(content["model"])
+        model.load_state_dict(_with_passes(content["model"], iteration * runner.train_loop.parts))
         runner.optim_wrapper.load_state_dict(content["optimizer"])
         for scheduler, state in zip(runner.param_schedulers or [], content["schedulers"], strict=True):
             scheduler.load_state_dict(state)
@@ -136,6 +137,12 @@ def _branch_buffers(model: nn.Module) -> dict[str, Tensor]:
         for name, value in model.named_buffers()
         if name in kept and f"{BRANCH}loss." in f".{name}"
     }
+
+
+def _with_passes(state: dict[str, Tensor], passes: int) -> dict[str, Tensor]:
+    """Let the contrast branch count the forward passes as if an iteration always had as many as it has now."""
+    counters = [name for name in state if f".{name}".endswith(f"{BRANCH}calls")]
+    return {**state, **{name: torch.full_like(state[name], passes) for name in counters}}
 
 
 def is_from_this_code(content: dict[str, Any] | None) -> bool:
