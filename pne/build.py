@@ -4,18 +4,25 @@ A model file says which stock config it stands for, a data set file what is read
 with which optimiser. What a model file says about the optimiser takes precedence: it is the recipe of its family.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from pne.base_checks import (
+    HEADS,
+    OPTIMISATION,
+    check_dataset,
+    check_model,
+    check_optimiser,
+    check_schedule,
+    check_schedulers,
+)
 from pne.contrasts import ResolvedContrast
 from pne.errors import UserError
 from pne.stock import copied, merged, pretrained_url, read_inherited
 
-HEADS = ("decode_head", "auxiliary_head")
-OPTIMISATION = ("optim_wrapper", "param_scheduler")
 INHERITED = {
     "models": ("model",),
     "datasets": ("crop_size", "train_dataloader", "val_dataloader"),
@@ -58,32 +65,31 @@ class BaseConfigs:
         return self._composed[key]
 
     def _compose(self, dataset: str, model: str, schedule: str) -> dict[str, Any]:
-        data = self._needing("datasets", dataset, ("num_classes", "crop_size", "train_dataloader", "val_dataloader"))
-        time = self._needing("schedules", schedule, ("train_dataloader", "train_cfg", *OPTIMISATION))
-        network = self._needing("models", model, ("model",))
-        for part, kind, name in ((time, "schedules", schedule), (network, "models", model)):
-            for key in (
-                ("train_cfg.max_iters", "train_dataloader.batch_size") if part is time else ("model.decode_head",)
-            ):
-                if _get(part, key) is None:
-                    raise UserError(f"{self.path(kind, name)}: {key}: missing; this key is required")
+        data, time, network = (
+            self._checked(*part)
+            for part in (
+                ("datasets", dataset, check_dataset),
+                ("schedules", schedule, check_schedule),
+                ("models", model, check_model),
+            )
+        )
         config = {key: copied(data[key]) for key in ("train_dataloader", "val_dataloader")}
         config["train_dataloader"]["batch_size"] = time["train_dataloader"]["batch_size"]
         config["train_cfg"] = {"type": "IterBasedTrainLoop", "max_iters": time["train_cfg"]["max_iters"]}
         for key in OPTIMISATION:
             config[key] = merged(time[key], network[key]) if key in network else copied(time[key])
+        files = {"models": model, "schedules": schedule}
+        check_schedulers(network, f"{self.path('models', model)}: ")
+        recipe = "models" if "optim_wrapper" in network else "schedules"
+        check_optimiser(config, f"{self.path(recipe, files[recipe])}: ")
         config["model"] = _network(
             network["model"], data["num_classes"], tuple(data["crop_size"]), self.initial_weights
         )
         return config
 
-    def _needing(self, kind: str, name: str, keys: tuple[str, ...]) -> dict[str, Any]:
+    def _checked(self, kind: str, name: str, check: Callable[[dict[str, Any], str], None]) -> dict[str, Any]:
         config = self.read(kind, name)
-        missing = [key for key in keys if key not in config]
-        if missing:
-            raise UserError(
-                f"{self.path(kind, name)}: missing: {', '.join(missing)}; each {kind[:-1]} config names them"
-            )
+        check(config, f"{self.path(kind, name)}: ")
         return config
 
 
@@ -121,6 +127,8 @@ def _plain_norm(value: Any) -> Any:
 class RunConfig:
     """The config of one run, in the making; `plain` is what is hashed and, with an environment, written.
 
+    `changed` is the composed config with the row's changes, before anything else is done to it.
+
     Parameters
     ----------
     base : dict
@@ -147,8 +155,8 @@ class RunConfig:
         limit: int | None = None,
     ) -> None:
         self.seed, self.precision, self._limit = seed, precision, limit
-        self._base = apply_changes(base, changes or {})
-        self._declared = self._base["train_cfg"]["max_iters"]
+        self.changed = apply_changes(base, changes or {})
+        self._declared = self.changed["train_cfg"]["max_iters"]
         self.iterations = iterations or self._declared
         if contrast is not None and contrast.start:
             contrast = replace(contrast, start=round(contrast.start * self.iterations / self._declared))
@@ -157,7 +165,7 @@ class RunConfig:
     @cached_property
     def plain(self) -> dict[str, Any]:
         """The config as plain data; data paths are still relative to the data set's folder."""
-        config = copied(self._base)
+        config = copied(self.changed)
         config["train_cfg"] |= {"max_iters": self.iterations, "val_interval": self.iterations}
         config["param_scheduler"] = _scaled(config["param_scheduler"], self._declared, self.iterations)
         if self._limit is not None:
@@ -238,9 +246,3 @@ def _child(place: Any, part: str, path: str, key: str) -> Any:
         return place[int(part)]
     allowed = place if isinstance(place, dict) else range(len(place)) if isinstance(place, list) else ()
     raise UserError(f"config.{key}: no {path} in the config; allowed: {', '.join(map(str, allowed)) or 'nothing'}")
-
-
-def _get(config: Mapping[str, Any], key: str) -> Any:
-    for part in key.split("."):
-        config = config.get(part) if isinstance(config, Mapping) else None
-    return config

@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from pne.class_names import class_names
 from pne.contrasts import check_named, resolve_contrast
+from pne.datasets.layouts import LAYOUTS
 from pne.declarations import Contrast, Table, Track
 from pne.errors import UserError
 from pne.reading import Declaration, raise_problems, read_declaration, suggest
@@ -58,6 +60,8 @@ def read_catalogue(folder: Path) -> Catalogue:
     _check_tracks(catalogue, problems)
     _check_names(catalogue, problems)
     raise_problems(problems)
+    _check_classes(catalogue, problems)
+    raise_problems(problems)
     printed = sorted(catalogue.tables.items(), key=lambda item: (item[1].number is None, item[1].number or 0, item[0]))
     return Catalogue(folder, catalogue.contrasts, dict(printed), catalogue.tracks)
 
@@ -97,6 +101,10 @@ def _check_tracks(catalogue: Catalogue, problems: list[str]) -> None:
                 resolve_contrast({"use": contrast}, catalogue.contrasts, {contrast: changes})
             except UserError as error:
                 problems.append(f"{path}: contrast.{contrast}: {str(error).removeprefix('contrast.')}")
+        for key, data in track.datasets.items():
+            if data.layout not in LAYOUTS:
+                near = suggest(data.layout, LAYOUTS)
+                problems.append(f"{path}: datasets.{key}.layout: no layout {data.layout!r} in pne.datasets; {near}")
         files = [("datasets", key, data.config) for key, data in track.datasets.items()]
         files += [("models", key, file) for key, file in track.models.items()]
         files += [("schedules", key, file) for key, file in track.schedules.items()]
@@ -136,3 +144,35 @@ def _check_names(catalogue: Catalogue, problems: list[str]) -> None:
 def _check_word(where: str, word: str | None, kind: str, known: list[str], problems: list[str]) -> None:
     if word is not None and word not in known:
         problems.append(f"{where}: no track has a {kind} {word!r}; {suggest(word, known)}")
+
+
+def missing_class(table: Table, track: Track) -> str | None:
+    """Say which class of the table's ``iou:<class>`` columns a data set of a track lacks, None if it has all."""
+    for name, column in table.columns.items():
+        if column.class_name is None:
+            continue
+        for dataset in _datasets_of(table):
+            data = track.datasets.get(dataset)
+            if data is not None and column.class_name not in class_names(data.layout):
+                near = suggest(column.class_name, class_names(data.layout))
+                return f"class {column.class_name!r} in {dataset} ({data.title}), asked for by columns.{name}; {near}"
+    return None
+
+
+def _check_classes(catalogue: Catalogue, problems: list[str]) -> None:
+    """Find classes in ``iou:<class>`` columns that a data set has on no track."""
+    for table_name, table in catalogue.tables.items():
+        for name, column in table.columns.items():
+            for dataset in _datasets_of(table) if column.class_name is not None else ():
+                layouts = {t.datasets[dataset].layout for t in catalogue.tracks.values() if dataset in t.datasets}
+                known = list(dict.fromkeys(word for layout in sorted(layouts) for word in class_names(layout)))
+                if column.class_name not in known:
+                    problems.append(
+                        f"{catalogue.table_path(table_name)}: columns.{name}.metric: on no track has the data set "
+                        f"{dataset} a class {column.class_name!r}; {suggest(column.class_name, known)}"
+                    )
+
+
+def _datasets_of(table: Table) -> list[str]:
+    names = (row.dataset or table.dataset for row in table.rows.values() if row.is_trained)
+    return list(dict.fromkeys(name for name in names if name is not None))

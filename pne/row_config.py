@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from pne.base_checks import check_loaders, check_model, check_optimiser, check_schedule
 from pne.build import apply_changes
 from pne.canonical import ENVIRONMENT
 from pne.errors import UserError
 from pne.reading import suggest
 
 OPTIONAL = ("custom_hooks",)  # training reads it where it is given
-COUNTS = ("train_cfg.max_iters", "train_dataloader.batch_size")
 
 
 def check_changes(base: Mapping[str, Any], changes: Mapping[str, Any]) -> None:
@@ -26,7 +26,7 @@ def check_changes(base: Mapping[str, Any], changes: Mapping[str, Any]) -> None:
     ------
     UserError
         If a key is not read by training, says where a run is executed and not what it is, puts text or a truth value
-        in the place of a number, or leaves no iteration or image to train on.
+        in the place of a number, or leaves out what every training needs.
     """
     for key, value in changes.items():
         parts = str(key).split(".")
@@ -40,10 +40,8 @@ def check_changes(base: Mapping[str, Any], changes: Mapping[str, Any]) -> None:
                 )
         _check_numbers(_value_at(base, parts), value, f"config.{key}")
     changed = apply_changes(dict(base), changes)
-    for key in COUNTS:
-        value = _value_at(changed, key.split("."))
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise UserError(f"config.{key}: expected a whole number >= 1, got {value!r}")
+    for check in (check_model, check_loaders, check_schedule, check_optimiser):
+        check(changed, "config.")
 
 
 def _names(value: Any) -> Iterator[str]:

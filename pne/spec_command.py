@@ -93,20 +93,20 @@ def _parse_runtime(assignments: Sequence[str]) -> dict[str, Any]:
 
 
 def _write(args: argparse.Namespace) -> None:
-    track = load_track(
-        args.track,
-        experiments=args.experiments,
-        results=args.results,
-        data_root=args.data_root,
-        weights_dir=args.weights_dir,
-        seeds=args.seeds,
-        tables=args.tables,
-        runtime=_parse_runtime(args.runtime),
-        iterations=args.iterations,
-        limit=args.limit,
-    )
-    runs = args.run or list(track.runs)
-    for run in runs:
+    options = {
+        "experiments": args.experiments,
+        "results": args.results,
+        "data_root": args.data_root,
+        "weights_dir": args.weights_dir,
+        "seeds": args.seeds,
+        "runtime": _parse_runtime(args.runtime),
+        "iterations": args.iterations,
+        "limit": args.limit,
+    }
+    track = load_track(args.track, runs=args.run, **options)
+    if args.tables or (args.run and not set(args.run) <= set(track.runs)):
+        track = load_track(args.track, tables=args.tables, **options)  # all of them, to name those that there are
+    for run in args.run or track.runs:
         config = track.config(run)
         check_weights(track, run)
         print(write_spec(track.runs[run], config))

@@ -14,7 +14,14 @@ from pne.reading import suggest
 DELETE_KEY = "_delete_"
 
 
-def _package_folder(package: str) -> Path:
+def package_folder(package: str) -> Path:
+    """Folder of an installed package, which is not imported.
+
+    Raises
+    ------
+    UserError
+        If it is not installed.
+    """
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
         raise UserError(
@@ -26,7 +33,7 @@ def _package_folder(package: str) -> Path:
 @cache
 def stock_folder() -> Path:
     """Folder of the configs that mmsegmentation ships (of a checkout: its ``configs``)."""
-    package = _package_folder("mmseg")
+    package = package_folder("mmseg")
     for folder in (package / ".mim" / "configs", package.parent / "configs"):
         if (folder / "_base_").is_dir():
             return folder
@@ -121,7 +128,7 @@ def copied(value: Any) -> Any:
 
 @cache
 def _model_urls() -> dict[str, str]:
-    path = _package_folder("mmengine") / "hub" / "openmmlab.json"
+    path = package_folder("mmengine") / "hub" / "openmmlab.json"
     return json.loads(path.read_text(encoding="utf-8"))
 
 

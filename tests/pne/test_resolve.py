@@ -7,7 +7,9 @@ import pytest
 from declaration_copies import Declarations, declarations  # noqa: F401
 
 import pne.build
+from pne.class_names import class_names
 from pne.contrasts import PROJECTION_DEFAULTS
+from pne.datasets.layouts import LAYOUTS
 from pne.errors import UserError
 from pne.resolve import load_track
 from pne.spec_command import check_declarations
@@ -233,6 +235,53 @@ def test_a_new_ablation_is_absent_where_a_track_lacks_its_model(declarations):  
     }
 
 
+def test_a_class_that_one_track_has_makes_the_table_absent_elsewhere(declarations):  # noqa: F811
+    text = ABLATION.replace("metric: miou", "metric: 'iou:traffic light'")
+    declarations.write("tables/samples.yaml", text)
+    tracks = check_declarations(declarations.folder)
+    assert {name for name, track in tracks.items() if track.tables["samples"].available} == {"paper"}
+    reason = tracks["quick"].tables["samples"].reason
+    expected = "class 'traffic light' in cityscapes (SyntheticStreet (city)), asked for by columns.miou; "
+    assert reason.startswith(f"track quick has no {expected}")
+    assert tracks["quick"].tables["samples"].rows["few"].runs == {}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_class_names_are_those_that_results_are_keyed_by(layout):
+    pytest.importorskip("mmseg")
+    from mmseg.registry import DATASETS
+
+    import pne.datasets.registered  # noqa: F401
+
+    assert class_names(layout) == tuple(DATASETS.get(LAYOUTS[layout].dataset_type).METAINFO["classes"])
+
+
+def test_some_runs_resolve_as_they_do_among_all(quick, repository):
+    wanted = [quick.tables["ade20k"].rows["ocrnet_pne"].runs[0], next(iter(quick.runs))]
+    some = load_track("quick", experiments=repository / "experiments", runs=wanted)
+    assert list(some.runs) == wanted
+    assert some.tables == {}
+    for run in wanted:
+        assert some.runs[run] == quick.runs[run]
+        assert some.config(run).to_dict() == quick.config(run).to_dict()
+    assert load_track("quick", experiments=repository / "experiments", runs=["none"]).runs == {}
+
+
+def test_resolving_one_run_reads_the_configs_of_that_run_alone(quick, repository, monkeypatch):
+    read = []
+    original = pne.build.read_inherited
+    monkeypatch.setattr(pne.build, "read_inherited", lambda path, keys: read.append(path.name) or original(path, keys))
+    run = quick.tables["ade20k"].rows["ocrnet_pne"].runs[0]
+    load_track("quick", experiments=repository / "experiments", runs=[run])
+    assert sorted(read) == ["street_100.py", "street_scene.py", "tiny_ocrnet.py"]
+
+
+def test_resolving_one_run_finds_mistakes_in_other_files(quick, declarations):  # noqa: F811
+    declarations.replace(HYPER, "temperature: 0.1", "temperature: 0")
+    with pytest.raises(UserError, match="temperature_0_1"):
+        load_track("quick", experiments=declarations.folder, runs=[next(iter(quick.runs))])
+
+
 def test_a_track_may_list_its_tables(declarations):  # noqa: F811
     declarations.change("tracks/quick.yaml", ("tables",), ["construction"])
     track = load_track("quick", experiments=declarations.folder)
@@ -382,6 +431,25 @@ def test_a_baseline_is_another_row_that_is_trained(declarations, baseline):  # n
             "models.deeplabv3_r50: no file models/tiny_deeplab.py; did you mean",
         ),
         ("tracks/quick.yaml", "ade20k: street_100}", "}", "schedules: none for ade20k"),
+        (
+            "tracks/quick.yaml",
+            "layout: street_city",
+            "layout: street_citty",
+            "datasets.cityscapes.layout: no layout 'street_citty' in pne.datasets; did you mean street_city? allowed: "
+            "cityscapes, coco_stuff, ade20k, camvid, ",
+        ),
+        (
+            WEIGHTS,
+            "kind: metric, metric: miou",
+            "kind: metric, metric: 'iou:unicorn'",
+            "columns.miou.metric: on no track has the data set cityscapes a class 'unicorn'; allowed: ",
+        ),
+        (
+            WEIGHTS,
+            "kind: metric, metric: miou",
+            "kind: metric, metric: 'iou:vegetaton'",
+            "columns.miou.metric: on no track has the data set cityscapes a class 'vegetaton'; did you mean veg",
+        ),
         ("tracks/quick.yaml", "seeds: [0]", "seeds: []", "seeds: List should have at least 1 item"),
         (
             "tracks/quick.yaml",
@@ -424,17 +492,84 @@ def test_a_mistake_is_one_line_with_file_and_key(declarations, file, old, new, e
             "stock = 'hrnet/fcn_hr81.py'\n",
             "stock: stock config 'hrnet/fcn_hr81.py': mmsegmentation ships none",
         ),
-        ("models/tiny_hrnet.py", "net = dict()\n", "missing: model"),
-        ("models/tiny_hrnet.py", "model = dict(backbone=dict(type='HRNet'))\n", "model.decode_head: missing"),
-        ("schedules/street_100.py", "train_dataloader = dict(batch_size=8)\n", "missing: train_cfg, optim_wrapper"),
-        ("datasets/street_city.py", "num_classes = 3\n", "missing: crop_size, train_dataloader"),
+        ("models/tiny_hrnet.py", "net = dict()\n", "model: missing; a training needs it"),
+        ("models/tiny_hrnet.py", "model = dict(type='A', backbone=dict(type='HRNet'))\n", "model.decode_head: missing"),
+        ("models/tiny_hrnet.py", "model = dict(type='A', decode_head=dict(type='B'))\n", "model.backbone: missing"),
+        (
+            "models/tiny_hrnet.py",
+            "model = dict(type='A', backbone=3, decode_head=dict(type='B'))\n",
+            "model.backbone: expected a dict with a type, got 3",
+        ),
+        (
+            "models/tiny_hrnet.py",
+            "model = dict(type='A', backbone=dict(type='B'), decode_head=[dict(channels=3)])\n",
+            "model.decode_head.0: expected a dict with a type, got {'channels': 3}",
+        ),
+        (
+            "schedules/street_100.py",
+            "train_dataloader = dict(batch_size=8)\n",
+            "train_cfg, optim_wrapper, param_scheduler: missing",
+        ),
+        ("datasets/street_scene.py", "num_classes = 3\n", "crop_size, train_dataloader, val_dataloader: missing"),
     ],
 )
-def test_a_broken_config_file_is_named(declarations, file, text, expected):  # noqa: F811
+def test_a_broken_config_file_is_one_line_that_names_it(declarations, file, text, expected):  # noqa: F811
     declarations.write(file, text)
     with pytest.raises(UserError) as caught:
         load_track("quick", experiments=declarations.folder)
-    assert f"{declarations.path(file)}: {expected}" in str(caught.value)
+    (line,) = str(caught.value).splitlines()
+    assert line.startswith(f"{declarations.path(file)}: {expected}")
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "expected"),
+    [
+        ("street_100.py", "max_iters=100", "max_iters=0", "train_cfg.max_iters: expected a whole number >= 1, got 0"),
+        (
+            "street_100.py",
+            "batch_size=8",
+            "batch_size='8'",
+            "train_dataloader.batch_size: expected a whole number >= 1",
+        ),
+        (
+            "street_100.py",
+            "param_scheduler = [dict(type",
+            "param_scheduler = [3, dict(type",
+            "param_scheduler: expected a list of dicts",
+        ),
+        ("street_100.py", "by_epoch=False", "by_epoch=True", "param_scheduler.0.by_epoch: expected False, got True"),
+        ("street_100.py", "dict(lr=0.05)", "dict(_delete_=True, type='SGD')", "optim_wrapper.optimizer.lr, "),
+    ],
+)
+def test_a_wrong_value_of_a_schedule_names_the_schedule(declarations, file, old, new, expected):  # noqa: F811
+    declarations.replace(f"schedules/{file}", old, new)
+    with pytest.raises(UserError) as caught:
+        load_track("quick", experiments=declarations.folder)
+    assert str(caught.value).startswith(f"{declarations.path('schedules') / file}: {expected}")
+    assert "tables" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("crop_size = (64, 96)", "crop_size = 64", "crop_size: expected (height, width) in pixels, got 64"),
+        ("num_classes = 11", "num_classes = 0", "num_classes: expected a whole number >= 1, got 0"),
+        ('        type="StreetCityDataset",\n', "", "train_dataloader.dataset: expected a dict with a type, got"),
+    ],
+)
+def test_a_wrong_value_of_a_data_set_names_the_data_set(declarations, old, new, expected):  # noqa: F811
+    declarations.replace("datasets/street_city.py", old, new)
+    with pytest.raises(UserError) as caught:
+        load_track("quick", experiments=declarations.folder)
+    assert str(caught.value).splitlines()[0].startswith(f"{declarations.path('datasets/street_city.py')}: {expected}")
+
+
+def test_an_optimiser_of_a_model_file_is_named_there(declarations):  # noqa: F811
+    declarations.replace("models/tiny_upernet_swin.py", ", weight_decay=0.01", "")
+    with pytest.raises(UserError) as caught:
+        load_track("quick", experiments=declarations.folder)
+    expected = "optim_wrapper.optimizer.weight_decay: missing"
+    assert str(caught.value).startswith(f"{declarations.path('models/tiny_upernet_swin.py')}: {expected}")
 
 
 def test_mistakes_in_several_files_come_together(declarations):  # noqa: F811
@@ -487,13 +622,8 @@ def test_resolving_loads_neither_torch_nor_mmseg(repository):
     code = (
         "import sys; from pne.resolve import load_track; track = load_track('paper'); "
         "track.config(next(iter(track.runs))); "
-        "print(sorted({'torch', 'mmseg', 'mmcv', 'numpy.random._generator'} & set(sys.modules)))"
+        "import pne.datasets.layouts; "
+        "print(sorted({'torch', 'mmseg', 'mmcv', 'cv2'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=repository, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-
-
-def test_layouts_of_data_sets_are_known_without_torch(repository):
-    code = "import sys; import pne.datasets.layouts; print(sorted({'torch', 'mmseg', 'mmcv', 'cv2'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], cwd=repository, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -5,11 +5,23 @@ import pytest
 from pne.errors import UserError
 from pne.row_config import check_changes
 
+HEAD = {"type": "ASPPHead", "dropout_ratio": 0.1}
 BASE = {
-    "model": {"backbone": {"depth": 50, "style": "pytorch"}, "test_cfg": {"mode": "whole"}},
-    "train_dataloader": {"batch_size": 8, "dataset": {"pipeline": [{"type": "RandomFlip", "prob": 0.5}]}},
+    "model": {
+        "type": "EncoderDecoder",
+        "backbone": {"type": "ResNetV1c", "depth": 50, "style": "pytorch"},
+        "decode_head": HEAD,
+        "auxiliary_head": [HEAD],
+        "test_cfg": {"mode": "whole"},
+    },
+    "train_dataloader": {
+        "batch_size": 8,
+        "dataset": {"type": "CamVidDataset", "pipeline": [{"type": "RandomFlip", "prob": 0.5}]},
+    },
+    "val_dataloader": {"dataset": {"type": "CamVidDataset"}},
     "train_cfg": {"max_iters": 100},
-    "optim_wrapper": {"optimizer": {"type": "SGD", "lr": 0.05}},
+    "optim_wrapper": {"optimizer": {"type": "SGD", "lr": 0.05, "weight_decay": 0.0005}},
+    "param_scheduler": [{"type": "PolyLR", "by_epoch": False}],
 }
 
 
@@ -23,6 +35,8 @@ BASE = {
         {"train_dataloader.dataset.pipeline": {"0": {"prob": 0}}},
         {"model.backbone.style": 3},
         {"custom_hooks": [{"type": "EMAHook"}]},
+        {"model.auxiliary_head": None},
+        {"model.decode_head": [HEAD, HEAD]},
     ],
 )
 def test_changes_that_training_reads_pass(changes):
@@ -50,6 +64,16 @@ def test_changes_that_training_reads_pass(changes):
         ),
         ({"train_cfg.max_iters": 0}, "config.train_cfg.max_iters: expected a whole number >= 1, got 0"),
         ({"train_cfg": {"max_iters": 1.5}}, "config.train_cfg.max_iters: expected a whole number >= 1, got 1.5"),
+        ({"model.backbone": None}, "config.model.backbone: missing; a training needs it"),
+        ({"model.backbone": 3}, "config.model.backbone: expected a dict with a type, got 3"),
+        ({"model.auxiliary_head.0": 3}, "config.model.auxiliary_head.0: expected a dict with a type, got 3"),
+        ({"val_dataloader.dataset": None}, "config.val_dataloader.dataset: expected a dict with a type, got None"),
+        (
+            {"optim_wrapper.optimizer": {"_delete_": True, "type": "Adam"}},
+            "config.optim_wrapper.optimizer.lr, optim_wrapper.optimizer.weight_decay: missing",
+        ),
+        ({"param_scheduler": {"type": "PolyLR"}}, "config.param_scheduler: expected a list of dicts, got {'type'"),
+        ({"param_scheduler.0.by_epoch": True}, "config.param_scheduler.0.by_epoch: expected False, got True"),
         ({"train_dataloader.batch_size": -8}, "config.train_dataloader.batch_size: expected a whole number >= 1"),
     ],
 )

@@ -199,6 +199,39 @@ def test_identifiers_are_readable_and_end_in_eight_digits(declarations):  # noqa
     } <= slugs
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"optim_wrapper.optimizer.lr": 0.02}, "-lr0.02"),
+        ({"optim_wrapper": {"optimizer": {"lr": 0.02}}}, "-lr0.02"),
+        ({"optim_wrapper.optimizer.lr": 0.05}, ""),
+        ({"optim_wrapper.optimizer.lr": 0.02, "model.decode_head.dropout_ratio": 0}, "-lr0.02-dropout_ratio0"),
+        ({"model.auxiliary_head": None}, "-no_auxiliary_head"),
+        ({"model.backbone.contract_dilation": False}, "-no_contract_dilation"),
+        ({"model.decode_head.dilations": [1, 6, 12, 18]}, "-dilations1x6x12x18"),
+        ({"model.decode_head.norm_cfg": {"type": "GN", "num_groups": 8}}, "-GN_type-num_groups8"),
+        ({"train_dataloader.dataset.pipeline.4.prob": 0.0}, "-prob0"),
+        ({"train_dataloader.dataset.pipeline": [{"type": "LoadImageFromFile"}]}, "-pipeline"),
+        ({"model.backbone.a": 1, "model.backbone.b": 2, "model.backbone.c": 3, "model.backbone.d": 4}, "-4_changes"),
+        ({"model.backbone.note": "a long text that would make a long name"}, "-note"),
+    ],
+)
+def test_what_a_row_changes_in_the_config_is_in_the_name(declarations, changes, words):  # noqa: F811
+    plain = next(name for name in ids(declarations) if name.startswith("cityscapes-deeplabv3_r50-base-s0-"))
+    declarations.change("tables/construction.yaml", ("rows", "pne_cn", "contrast"), None)
+    declarations.change("tables/construction.yaml", ("rows", "pne_cn", "config"), changes)
+    (run,) = quick(declarations).tables["construction"].rows["pne_cn"].runs.values()
+    assert run[:-9] == f"cityscapes-deeplabv3_r50-base{words}-s0"
+    assert (run == plain) == (words == "")
+
+
+def test_another_schedule_than_the_data_set_s_own_is_in_the_name(declarations):  # noqa: F811
+    declarations.change("tracks/quick.yaml", ("schedules", "long"), "camvid_4k")
+    declarations.change("tables/construction.yaml", ("rows", "pne_cn", "schedule"), "long")
+    (run,) = quick(declarations).tables["construction"].rows["pne_cn"].runs.values()
+    assert run[:-9] == "cityscapes-deeplabv3_r50-pne-mixed_anchor_sets-long-s0"
+
+
 # The canonical form.
 
 
