@@ -43,7 +43,7 @@ def resolve(args: argparse.Namespace, **changes: Any) -> ResolvedTrack:
 
 def read_results(track: ResolvedTrack) -> pd.DataFrame:
     """Read the results of all runs of a track, marking those of other training code than today's as stale."""
-    from pne.engine.provenance import code_sha256
+    from pne.engine.code import code_sha256
 
     return collect_runs(track.runs.values(), code_sha256())
 

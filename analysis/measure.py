@@ -14,6 +14,7 @@ from pne.declarations import Column
 from pne.resolve import ResolvedRow, ResolvedTable
 
 STALE = "Stale: measured with other training code than today's."
+MIXED = "Stale: resumed with other training code than it began with."
 OUTDATED = "Outdated: evaluated on the weights of an earlier training."
 _ERROR_WIDTH = 160
 
@@ -151,7 +152,9 @@ def _gap(reasons: Mapping[int, str], asked: int) -> str:
 
 def _warnings(record: Mapping[str, Any], of_training: bool) -> list[str]:
     notes = []
-    if record.get("stale") is True:
+    if record.get("mixed_code") is True:
+        notes.append(MIXED)
+    elif record.get("stale") is True:
         notes.append(STALE)
     if record.get("outdated") is True and not of_training:
         notes.append(OUTDATED)

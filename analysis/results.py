@@ -32,6 +32,7 @@ COLUMNS = (
     "healthy",
     "active_fraction",
     "stale",
+    "mixed_code",
     "outdated",
     "world_size",
     "micro_batch",
@@ -58,8 +59,9 @@ def collect_runs(runs: Iterable[Run], code_sha256: str | None = None) -> pd.Data
         Columns `COLUMNS`, one row per run and evaluation the run is asked for, whatever its state: *finished*,
         *running*, *stopped*, *failed* or *missing*. ``miou`` and ``aacc`` in percent, ``class_iou`` a dict of percent,
         ``time_s`` the seconds of one training iteration, ``weight_std`` and ``healthy`` of runs with a contrast,
-        ``outdated`` whether the evaluation belongs to other weights than the training result. A result file that
-        cannot be read counts as failed, with the reason in ``error``.
+        ``stale`` whether other training code than today's made any part of the result, ``mixed_code`` whether different
+        code trained before and after a resume, ``outdated`` whether the evaluation belongs to other weights than the
+        training result. A result file that cannot be read counts as failed, with the reason in ``error``.
     """
     records = [record for run in runs for record in _records(run, code_sha256)]
     return pd.DataFrame(records, columns=list(COLUMNS))
@@ -108,7 +110,8 @@ def _of_training(train: TrainResult, code_sha256: str | None) -> dict[str, Any]:
         "weight_std": None if contrast is None else contrast.final_statistics.get("weight_std"),
         "healthy": None if contrast is None else contrast.healthy,
         "active_fraction": None if contrast is None else contrast.active_fraction,
-        "stale": code_sha256 is not None and provenance.code_sha256 != code_sha256,
+        "stale": code_sha256 is not None and not train.is_from(code_sha256),
+        "mixed_code": bool(train.earlier_code_sha256),
         "world_size": provenance.world_size,
         "micro_batch": provenance.micro_batch,
         "device": provenance.device,

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from analysis import claims, plan, status, tables
-from pne.engine.provenance import code_sha256
+from pne.engine.code import code_sha256
 from pne.files import written_aside
 from pne.resolve import load_track
 from pne.results import ContrastSummary, EvaluationResult, Provenance, TrainResult, write_result

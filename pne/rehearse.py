@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from pne.engine.code import code_sha256
 from pne.engine.command import EXIT_FAILED
 from pne.engine.console import duration, say
 from pne.engine.interruption import EXIT_STATUS, StopRequest, listening
-from pne.engine.provenance import code_sha256
 from pne.errors import UserError, reports_user_errors
 from pne.reading import suggest
 from pne.rehearsal.children import reason, run_child

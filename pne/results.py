@@ -26,7 +26,10 @@ class Provenance(_Strict):
 
     git_commit: str | None = Field(description="Commit of the checkout, null outside of git.")
     git_dirty: bool | None = Field(description="Whether tracked files differed from the commit.")
-    code_sha256: str = Field(description="Hash of the training-relevant code (pne.engine.provenance says which files).")
+    code_sha256: str = Field(
+        description="Hash of the training-relevant code (pne.engine.code says which files) when the process began; of "
+        "a resumed training, of its last process."
+    )
     versions: dict[str, str] = Field(
         description="Python and the packages that compute: torch, mmengine, mmcv, mmseg, numpy."
     )
@@ -62,6 +65,10 @@ class TrainResult(_Strict):
     peak_memory_mib: float = Field(ge=0, description="CUDA: most memory allocated; CPU: peak resident set.")
     memory_kind: Literal["cuda_allocated", "resident_set"]
     resumes: int = Field(ge=0)
+    earlier_code_sha256: list[str] = Field(
+        default=[],
+        description="Hashes of other training code that worked on this training before a resume; usually none.",
+    )
     losses: dict[str, float] = Field(description="Mean of each logged loss over the last 10 % of the iterations.")
     contrast: ContrastSummary | None
     parameters: int = Field(
@@ -69,6 +76,10 @@ class TrainResult(_Strict):
     )
     weights_sha256: str = Field(description="SHA-256 of the file final.pth.")
     provenance: Provenance
+
+    def is_from(self, code_sha256: str) -> bool:
+        """Whether the given training code made the whole result."""
+        return self.provenance.code_sha256 == code_sha256 and not self.earlier_code_sha256
 
 
 class EvaluationResult(_Strict):

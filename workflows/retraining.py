@@ -39,6 +39,6 @@ def retrained_runs(asked: Sequence[str], runs: Mapping[str, Run], code_sha256: s
     chosen = {name for name in asked if name in finished}
     if STALE in asked:
         for name, path in finished.items():
-            if read_result(path, TrainResult).provenance.code_sha256 != code_sha256:
+            if not read_result(path, TrainResult).is_from(code_sha256):
                 chosen.add(name)
     return frozenset(chosen)

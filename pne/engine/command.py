@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pne.engine.code import running_code
 from pne.engine.console import say
 from pne.engine.devices import claimed_devices
 from pne.engine.interruption import EXIT_STATUS, Interrupted, StopRequest, listening
@@ -44,6 +45,7 @@ def carry_out(module: str, argv: Sequence[str], specs: Sequence[Path], act: Act,
     UserError
         If the specs cannot be read, or ask for different devices.
     """
+    running_code()  # read before anything else: what is edited later does not run here
     runs = [read_spec(path) for path in specs]
     device = _the_only("device", [run.runtime.device for run in runs])
     if device == "cpu" or "WORLD_SIZE" in os.environ:

@@ -5,6 +5,7 @@ from pathlib import Path
 import torch
 
 from pne.datasets.doctor import fingerprint
+from pne.engine.code import running_code
 from pne.engine.command import is_of
 from pne.engine.console import duration, say
 from pne.engine.interruption import StopRequest
@@ -57,7 +58,7 @@ def evaluate_spec(
         if processes.is_first:
             say(f"{run.run}: {evaluation}: evaluated already")
         return
-    started = utc_now()
+    started, code = utc_now(), running_code()
     torch.set_num_threads(run.runtime.threads)
     weights, weights_sha256 = verified_weights(run, path)
     files = processes.broadcast(fingerprint(run.layout, run.data_directory) if processes.is_first else "")
@@ -81,6 +82,7 @@ def evaluate_spec(
         dataset_fingerprint=files,
         seed=run.seed,
         started=started,
+        code=code,
     )
     result = result_of(score, run=run.run, evaluation=evaluation, weights_sha256=weights_sha256, provenance=provenance)
     if processes.is_first:

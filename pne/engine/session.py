@@ -13,6 +13,7 @@ from mmengine.config import Config
 from pne.datasets.doctor import fingerprint
 from pne.engine import checkpoint, publication
 from pne.engine.clock import StepClock, peak_memory_mib, reset_peak_memory, typical_time
+from pne.engine.code import running_code
 from pne.engine.command import is_of
 from pne.engine.console import duration, say
 from pne.engine.data import end_workers, train_loader
@@ -31,7 +32,7 @@ from pne.engine.reevaluation import evaluate_spec
 from pne.engine.registration import register
 from pne.engine.runner import TrainingRunner, make_runner
 from pne.engine.scoring import evaluate, result_of, write_evaluation
-from pne.engine.state import TrainingState, is_from_this_code
+from pne.engine.state import TrainingState, is_from
 from pne.engine.weights import build_plain, inference_parameters, load_final, save_final
 from pne.results import TrainResult, write_result
 from pne.spec import Run, read_config, read_spec
@@ -97,6 +98,7 @@ class Session:
         self, run: Run, config: Config, settings: Settings, processes: Processes, request: StopRequest
     ) -> None:
         self.run, self.settings, self.processes, self.request = run, settings, processes, request
+        self.code = running_code()
         self.work = run.work_directory / "retrain" if settings.retrain else run.work_directory
         self.stage = publication.staging(self.work)
         self.per_process = per_process_batch(run.batch_size, processes.world_size)
@@ -153,9 +155,9 @@ class Session:
             check_initial_weights(self.config["model"])
         start = None if run.contrast is None else int(run.contrast.get("start") or 0)
         record = Record(run.iterations, start, processes)
-        state = TrainingState(run, self.work, processes, record)
+        state = TrainingState(run, self.work, processes, record, self.code)
         content = state.newest()
-        if self.settings.retrain and content is not None and not is_from_this_code(content):
+        if self.settings.retrain and content is not None and not is_from(self.code, content):
             content = None
         if content is None and processes.is_first:
             publication.discard_work(self.work)
@@ -212,6 +214,7 @@ class Session:
             peak_memory_mib=max(processes.gather(memory)),
             memory_kind=kind,
             resumes=state.resumes,
+            earlier_code_sha256=state.earlier_code,
             losses=record.final_losses(),
             contrast=record.contrast_summary(),
             parameters=inference_parameters(runner.plain_model),
@@ -223,6 +226,7 @@ class Session:
                 dataset_fingerprint=self.fingerprint,
                 seed=run.seed,
                 started=state.started,
+                code=self.code,
             ),
         )
 

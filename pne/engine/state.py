@@ -9,9 +9,10 @@ from torch import Tensor, nn
 
 from pne.engine import checkpoint
 from pne.engine.clock import peak_memory_mib
+from pne.engine.code import Code
 from pne.engine.console import say, warn
 from pne.engine.processes import Processes
-from pne.engine.provenance import code_sha256, utc_now
+from pne.engine.provenance import utc_now
 from pne.engine.randomness import random_state, restore_random_state, seed_streams
 from pne.engine.record import Record
 from pne.engine.runner import TrainingRunner
@@ -34,6 +35,10 @@ class TrainingState:
         Each has its own random states and loss memory; the first one writes.
     record : Record
         Travels with the checkpoint.
+    code : Code
+        What trains now.
+    earlier_code : list of str
+        Hashes of other code that trained before a resume.
     resumes : int
         How often the training went on from a checkpoint.
     started : str
@@ -46,6 +51,8 @@ class TrainingState:
     work: Path
     processes: Processes
     record: Record
+    code: Code
+    earlier_code: list[str] = field(default_factory=list)
     resumes: int = 0
     started: str = field(default_factory=utc_now)
     peak_memory_mib: float = 0.0
@@ -62,7 +69,8 @@ class TrainingState:
         content = {
             "run": self.run.run,
             "config_sha256": self.run.config_sha256,
-            "code_sha256": code_sha256(),
+            "code_sha256": self.code.sha256,
+            "earlier_code": self.earlier_code,
             "iteration": runner.iter,
             "model": model.state_dict(),
             "optimizer": runner.optim_wrapper.state_dict(),
@@ -123,9 +131,11 @@ class TrainingState:
             if processes.is_first:
                 warn(f"saved by {len(each)} processes, resumed by {processes.world_size}: random streams start anew")
             seed_streams(self.run.seed + iteration, processes.rank)
+        written_by = [*content.get("earlier_code", ()), content["code_sha256"]]
+        self.earlier_code = [code for code in dict.fromkeys(written_by) if code != self.code.sha256]
         if processes.is_first:
-            if content["code_sha256"] != code_sha256():
-                warn("the training code has changed since the checkpoint was written")
+            if not is_from(self.code, content):
+                warn("the training code has changed since the checkpoint was written; the result will say so")
             say(f"resumed at iteration {iteration}, resume {self.resumes}")
 
 
@@ -145,6 +155,6 @@ def _with_passes(state: dict[str, Tensor], passes: int) -> dict[str, Tensor]:
     return {**state, **{name: torch.full_like(state[name], passes) for name in counters}}
 
 
-def is_from_this_code(content: dict[str, Any] | None) -> bool:
-    """Whether a checkpoint was written by the training code as it is now."""
-    return content is not None and content["code_sha256"] == code_sha256()
+def is_from(code: Code, content: dict[str, Any]) -> bool:
+    """Whether nothing but the given training code has worked on a checkpoint."""
+    return {content["code_sha256"], *content.get("earlier_code", ())} == {code.sha256}

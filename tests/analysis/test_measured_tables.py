@@ -11,12 +11,12 @@ import pytest
 
 from analysis.cells import CellKind
 from analysis.external import ExternalScore
-from analysis.measure import STALE, Measurements
+from analysis.measure import MIXED, STALE, Measurements
 from analysis.measured import print_measured
 from analysis.printed import PrintedTable, Side
 from analysis.results import collect_runs
 from analysis.tables import main
-from pne.engine.provenance import code_sha256
+from pne.engine.code import code_sha256
 from pne.resolve import load_track
 
 
@@ -126,6 +126,13 @@ def test_what_a_reader_must_know_stands_in_footnotes(quick, finish):
     assert "43" in cell(table, "pne_r50").notes[0]
     assert "2 processes of 4 images" in cell(table, "base_r101").notes[0]
     assert any("1 process of 8 images" in remark for remark in table.remarks)
+
+
+def test_a_training_that_was_resumed_by_other_code_is_stale_and_says_so(quick, finish):
+    run = run_of(quick, "contrast_form", "base_r50")
+    finish(run, earlier_code_sha256=["0" * 64])
+    assert cell(printed(quick, "contrast_form"), "base_r50").notes == (MIXED,)
+    assert collect_runs([run], code_sha256())["stale"].all()
 
 
 def test_an_evaluation_of_other_weights_is_marked(quick, finish):

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pne.engine.provenance import code_sha256
+from pne.engine.code import code_sha256
 from pne.files import write_text
 from pne.resolve import load_track
 from pne.results import ContrastSummary, EvaluationResult, Provenance, TrainResult, write_result

@@ -7,6 +7,7 @@ from finished import finish_run
 
 from pne.errors import UserError
 from pne.resolve import load_track
+from pne.results import TrainResult, read_result, write_result
 from pne.spec import Run
 from workflows.retraining import retrained_runs
 
@@ -24,6 +25,13 @@ def runs(repository: Path, tmp_path: Path) -> dict[str, Run]:
 def test_stale_runs_are_those_of_other_code(runs: dict[str, Run]) -> None:
     assert retrained_runs(["stale"], runs, "today") == {list(runs)[2]}
     assert retrained_runs(["stale"], runs, "tomorrow") == set(list(runs)[:3])
+
+
+def test_a_run_that_began_with_other_code_is_stale(runs: dict[str, Run]) -> None:
+    first = next(iter(runs.values()))
+    path = first.directory / "train.json"
+    write_result(path, read_result(path, TrainResult).model_copy(update={"earlier_code_sha256": ["older"]}))
+    assert first.run in retrained_runs(["stale"], runs, "today")
 
 
 def test_a_named_run_is_trained_whatever_its_code(runs: dict[str, Run]) -> None:

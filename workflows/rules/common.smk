@@ -15,7 +15,7 @@ ANALYSIS = sorted(str(path.relative_to(workflow.basedir)) for path in Path(workf
 RETRAINED = frozenset()
 RETRAINED_FLAG = "results/{track}/retrained/none/{run}"
 if OPTIONS.retrain:
-    from pne.engine.provenance import code_sha256
+    from pne.engine.code import code_sha256
     from workflows.retraining import retrained_runs
 
     try:
