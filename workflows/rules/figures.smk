@@ -65,6 +65,7 @@ rule figures:
     """Every figure that the track offers."""
     input:
         [figure_files(name) for name in FIGURES],
+        [complete(figure.runs) for figure in FIGURES.values()],
     message:
         f"all figures of track {TRACK.name}"
 
