@@ -39,8 +39,10 @@ def _schema(name: str) -> dict[str, Any]:
     return schema
 
 
-def check_declarations(experiments: Path, tracks: Sequence[str] | None = None) -> dict[str, ResolvedTrack]:
-    """Check every declaration and resolve every track.
+def check_declarations(
+    experiments: Path, tracks: Sequence[str] | None = None, *, build: bool = False
+) -> dict[str, ResolvedTrack]:
+    """Check every declaration and resolve every track; with ``build``, build what their runs consist of.
 
     Raises
     ------
@@ -56,6 +58,10 @@ def check_declarations(experiments: Path, tracks: Sequence[str] | None = None) -
         except UserError as error:
             problems += str(error).splitlines()
     raise_problems(problems)
+    if build:
+        from pne.build_check import find_mistakes  # imports torch and mmsegmentation
+
+        raise_problems([line for track in resolved.values() for line in find_mistakes(track, catalogue)])
     return resolved
 
 
@@ -113,7 +119,7 @@ def _write(args: argparse.Namespace) -> None:
 
 
 def _check(args: argparse.Namespace) -> None:
-    for name, track in check_declarations(args.experiments, args.track).items():
+    for name, track in check_declarations(args.experiments, args.track, build=args.build).items():
         offered = [key for key, table in track.tables.items() if table.available]
         print(f"{name}: {len(track.runs)} runs in {len(offered)} tables: {', '.join(offered)}")
         for key, table in track.tables.items():
@@ -147,6 +153,9 @@ def parser() -> argparse.ArgumentParser:
     write.set_defaults(command=_write)
     check = commands.add_parser("check", help="check all declarations and count the runs of each track")
     check.add_argument("--track", nargs="+", help="default: every track")
+    check.add_argument(
+        "--build", action="store_true", help="build every distinct network, pipeline and optimiser once, without data"
+    )
     check.set_defaults(command=_check)
     schema = commands.add_parser("schema", help="export JSON Schemas for editors")
     schema.add_argument("--out", type=Path, default=Path("experiments/schemas"))
