@@ -12,7 +12,7 @@ from pne.engine.code import running_code
 from pne.engine.console import say
 from pne.engine.devices import claimed_devices
 from pne.engine.interruption import EXIT_STATUS, Interrupted, StopRequest, listening
-from pne.errors import EXIT_USER_ERROR, UserError
+from pne.errors import EXIT_USER_ERROR, UserError, output_is_unread
 from pne.spec import Run, read_spec
 
 if TYPE_CHECKING:
@@ -122,6 +122,8 @@ def run_each(specs: Sequence[Path], act: Callable[[Path], None], request: StopRe
         except KeyboardInterrupt:
             return EXIT_INTERRUPTED
         except Exception as error:
+            if isinstance(error, BrokenPipeError) and output_is_unread():
+                raise
             statuses.add(report(path, error))
             if not keep_going:
                 break
