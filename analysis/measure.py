@@ -130,15 +130,17 @@ def _reason(record: Mapping[str, Any], metric: str) -> str:
     state = record["state"]
     if state == "finished":
         return f"The result holds no {quote(metric)}."
+    trained = not _absent(record.get("time_s"))
+    iteration = record.get("iteration")
+    at = "" if trained or _absent(iteration) or iteration == 0 else f" at iteration {int(iteration)}"
     if state == "failed":
         error = str(record["error"])
         short = error if len(error) <= _ERROR_WIDTH else f"{error[: _ERROR_WIDTH - 1]}…"
-        return f"Failed: {quote(short)}"
-    if state in ("running", "stopped") and not _absent(record.get("iteration")):
-        word = "Still running" if state == "running" else "Stopped"
-        return f"{word} at iteration {int(record['iteration'])}."
-    if state == "missing" and not _absent(record.get("time_s")):
+        return f"{'Trained, but the evaluation failed' if trained else 'Failed'}{at}: {quote(short)}"
+    if trained:
         return "Trained, but not evaluated yet."
+    if state in ("running", "stopped"):
+        return f"{'Still running' if state == 'running' else 'Stopped'}{at}."
     return "Not run yet."
 
 

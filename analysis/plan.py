@@ -44,7 +44,7 @@ def plan(track: ResolvedTrack, summary: pd.DataFrame, costs: Mapping[str, Cost])
     for name, runs in [*of_table.items(), ("all", list(track.runs))]:
         finished = [run for run in runs if by_run[run]["state"] == "finished"]
         todo = [run for run in runs if run not in finished]
-        untrained = [run for run in todo if by_run[run]["state"] != "unevaluated"]
+        untrained = [run for run in todo if not by_run[run]["trained"]]
         hours, unknown = total_hours(untrained, track, costs)
         records.append(
             {

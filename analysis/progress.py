@@ -1,4 +1,4 @@
-"""How far an unfinished run is, read from what training leaves behind; nothing is locked or written."""
+"""How far an unfinished run or evaluation is, read from what commands leave behind; nothing is locked or written."""
 
 import json
 import os
@@ -29,7 +29,7 @@ class Progress:
     eta_s : float or None
         Seconds until the last iteration, of runs that train now.
     error : str or None
-        Last error line of a failed run.
+        Last error line of a failed run; it belongs to `iteration`, or came after it.
     """
 
     state: State
@@ -39,18 +39,21 @@ class Progress:
     error: str | None = None
 
 
-def read_progress(run: Run, now: datetime | None = None) -> Progress:
-    """Read the state of an unfinished run.
+def read_progress(run: Run, evaluation: str | None = None, now: datetime | None = None) -> Progress:
+    """Read the state of an unfinished run, or of an evaluation of a trained one.
 
     Parameters
     ----------
     run : Run
+    evaluation : str, optional
+        An evaluation that follows training as a command of its own.
     now : datetime, optional
         Aware; default: the current time.
     """
     now = now or datetime.now(timezone.utc)
-    report = _report(run.work_directory / "progress.json")
-    log = run.directory / "log"
+    prefix = "" if evaluation is None else f"{evaluation}."
+    report = _report(run.work_directory / f"{prefix}progress.json")
+    log = run.directory / f"{prefix}log"
     if report is None:
         error = last_error(log)
         return Progress("failed", error=error) if error else Progress("missing")
@@ -62,6 +65,8 @@ def read_progress(run: Run, now: datetime | None = None) -> Progress:
         eta_s = report.get("eta_s")
         spent_s = _age_s(report, now) or 0.0
         return Progress("running", iteration, total, eta_s=None if eta_s is None else max(0.0, eta_s - spent_s))
+    if evaluation is not None and report.get("state") == "finished":  # its result has been removed since
+        return Progress("missing")
     return Progress("stopped", iteration, total)
 
 
@@ -77,7 +82,7 @@ def last_error(log: Path) -> str | None:
     for line in reversed(lines):
         head = line.strip().split(" ", 1)[0]
         if head.lower() == "error:" or (head.endswith(":") and head.rstrip(":").endswith(("Error", "Exception"))):
-            return line.strip()
+            return line.strip().removeprefix("error: ")
     return None
 
 

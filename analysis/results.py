@@ -70,9 +70,6 @@ def collect_runs(runs: Iterable[Run], code_sha256: str | None = None) -> pd.Data
 def _records(run: Run, code_sha256: str | None) -> list[dict[str, Any]]:
     train, train_error = _read(run, "train.json", TrainResult)
     evaluations = {name: _read(run, f"{name}.json", EvaluationResult) for name in run.evaluations}
-    unfinished = None
-    if train is None or any(result is None for result, _ in evaluations.values()):
-        unfinished = read_progress(run)
     common: dict[str, Any] = {
         "run": run.run,
         "dataset": run.dataset,
@@ -97,7 +94,8 @@ def _records(run: Run, code_sha256: str | None) -> list[dict[str, Any]]:
                 "confusion": run.directory / f"{name}.confusion.npz",
             }
         else:
-            record |= _of_unfinished(unfinished, train is not None, train_error or error)
+            unfinished = read_progress(run, None if train is None else name)
+            record |= _of_unfinished(unfinished, train_error or error)
         records.append(record)
     return records
 
@@ -120,12 +118,9 @@ def _of_training(train: TrainResult, code_sha256: str | None) -> dict[str, Any]:
     }
 
 
-def _of_unfinished(progress: Progress | None, trained: bool, error: str | None) -> dict[str, Any]:
+def _of_unfinished(progress: Progress, error: str | None) -> dict[str, Any]:
     if error is not None:
         return {"state": "failed", "error": error}
-    if trained:  # only this evaluation is absent; what training left behind says nothing about it
-        return {"state": "missing"}
-    assert progress is not None
     return {
         "state": progress.state,
         "error": progress.error,

@@ -28,8 +28,9 @@ def summarise(frame: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        Columns run, state (finished, unevaluated, running, stopped, failed, missing), iteration, eta_s, error, stale.
-        A run is finished when every evaluation that it is asked for is there.
+        Columns run, state (finished, unevaluated, running, stopped, failed, missing), trained, iteration, eta_s,
+        error, stale, waiting (evaluations that are not there). A run is finished when every evaluation that it is asked
+        for is there, and failed also when one of them failed.
     """
     records = []
     for run, group in frame.groupby("run", sort=False):
@@ -44,19 +45,20 @@ def summarise(frame: pd.DataFrame) -> pd.DataFrame:
         else:
             state = group["state"].iloc[0]
         first = group[group["state"] == state].iloc[0] if state in states else group.iloc[0]
-        waiting = group.loc[group["state"] != "finished", "evaluation"]
+        waiting = group.loc[group["state"] != "finished", ["evaluation", "state"]].itertuples(index=False)
         records.append(
             {
                 "run": run,
                 "state": state,
+                "trained": bool(trained),
                 "iteration": first["iteration"],
                 "eta_s": first["eta_s"],
                 "error": first["error"],
                 "stale": bool((group["stale"] == True).any()),  # noqa: E712 - the column holds None too
-                "waiting": ", ".join(waiting),
+                "waiting": ", ".join(f"{name} (running)" if now == "running" else name for name, now in waiting),
             }
         )
-    columns = ["run", "state", "iteration", "eta_s", "error", "stale", "waiting"]
+    columns = ["run", "state", "trained", "iteration", "eta_s", "error", "stale", "waiting"]
     return pd.DataFrame(records, columns=columns)
 
 
@@ -103,6 +105,8 @@ def duration(seconds: float) -> str:
 def _detail(row: dict, iterations: dict[str, int]) -> str:
     total = iterations[row["run"]]
     at = "" if pd.isna(row["iteration"]) else f"iteration {int(row['iteration'])} of {total}"
+    if row["trained"] and row["state"] == "failed":
+        return f"trained, but not {row['waiting']}: {row['error']}"
     if row["state"] == "running":
         return at + ("" if pd.isna(row["eta_s"]) else f", {duration(row['eta_s'])} left")
     if row["state"] == "failed":

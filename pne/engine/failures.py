@@ -6,7 +6,19 @@ class RunFailure(RuntimeError):
 
 
 class DivergenceError(RunFailure):
-    """A loss or a weight is NaN or infinite."""
+    """A loss or a weight is NaN or infinite.
+
+    Attributes
+    ----------
+    iteration : int
+        Number of the iteration, counted from 1.
+    what : str
+        What is not finite, and what to do.
+    """
+
+    def __init__(self, iteration: int, what: str) -> None:
+        super().__init__(f"iteration {iteration}: {what}")
+        self.iteration, self.what = iteration, what
 
 
 class OutOfMemoryFailure(RunFailure):

@@ -114,6 +114,6 @@ def check_weights(runner: Runner) -> None:
     if runner.processes.largest(len(broken)):
         first = broken[0] if broken else "one of another process"
         raise DivergenceError(
-            f"iteration {runner.iter}: the optimiser step left weights that are not finite (first: {first}); "
-            "lower the learning rate"
+            runner.iter,
+            f"the optimiser step left weights that are not finite (first: {first}); lower the learning rate",
         )

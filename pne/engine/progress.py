@@ -1,4 +1,4 @@
-"""``progress.json`` in a work directory: what a run is doing, for those who watch."""
+"""``progress.json`` in a work directory: what a run is doing, for those who watch; for evaluations alike."""
 
 import json
 import os
@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pne.engine.failures import DivergenceError
 from pne.engine.provenance import utc_now
 from pne.errors import UserError
 from pne.files import write_text
@@ -30,7 +31,8 @@ class Progress:
     -----
     Keys: ``run``, ``state`` (``running``, ``evaluating``, ``interrupted``, ``failed``, ``finished``), ``iteration``,
     ``iterations``, ``time_s`` (seconds per iteration, lately; null at first), ``eta_s`` (seconds to the last one),
-    ``error`` (one line; null unless failed), ``updated`` (ISO 8601, UTC), ``host``, ``pid``.
+    ``error`` (one line; null unless failed; in ``iteration`` or after it), ``updated`` (ISO 8601, UTC), ``host``,
+    ``pid``.
     """
 
     def __init__(self, path: Path, run: str, iterations: int, enabled: bool = True) -> None:
@@ -57,6 +59,12 @@ class Progress:
 
     def fail(self, error: BaseException) -> None:
         """Note a failure by its first line; a full disk does not hide the failure itself."""
-        line = (str(error) or type(error).__name__).strip().splitlines()[0]
+        where = {"iteration": error.iteration} if isinstance(error, DivergenceError) else {}
+        text = error.what if isinstance(error, DivergenceError) else str(error) or type(error).__name__
         with suppress(UserError):
-            self.update("failed", error=line)
+            self.update("failed", error=text.strip().splitlines()[0], **where)
+
+
+def evaluation_path(work: Path, evaluation: str) -> Path:
+    """File of the progress of an evaluation that is not part of a training."""
+    return work / f"{evaluation}.progress.json"

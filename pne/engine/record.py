@@ -103,9 +103,7 @@ class Record:
         losses = {name: value for name, value in values.items() if "loss" in name}
         if not all(map(math.isfinite, losses.values())):
             terms = ", ".join(f"{name} = {value:.6g}" for name, value in losses.items())
-            raise DivergenceError(
-                f"iteration {iteration + 1}: the loss is not finite: {terms}; lower the learning rate"
-            )
+            raise DivergenceError(iteration + 1, f"the loss is not finite: {terms}; lower the learning rate")
 
     def _add(self, iteration: int, values: dict[str, float]) -> None:
         sums = [self._window]

@@ -3,14 +3,16 @@
 from pathlib import Path
 
 import torch
+from mmengine.config import Config
 
 from pne.datasets.doctor import fingerprint
 from pne.engine.code import running_code
 from pne.engine.command import is_of
 from pne.engine.console import duration, say
-from pne.engine.interruption import StopRequest
+from pne.engine.interruption import Interrupted, StopRequest
 from pne.engine.preparation import prepare
 from pne.engine.processes import Processes
+from pne.engine.progress import Progress, evaluation_path
 from pne.engine.provenance import describe, utc_now
 from pne.engine.publication import verified_weights
 from pne.engine.registration import register
@@ -58,6 +60,29 @@ def evaluate_spec(
         if processes.is_first:
             say(f"{run.run}: {evaluation}: evaluated already")
         return
+    path_of_progress = evaluation_path(run.work_directory, evaluation)
+    progress = Progress(path_of_progress, run.run, run.iterations, enabled=processes.is_first)
+    try:
+        progress.update("evaluating", iteration=run.iterations)
+        _evaluate(run, config, path, evaluation, processes, request, bfloat16)
+    except Interrupted:
+        progress.update("interrupted")
+        raise
+    except BaseException as error:
+        progress.fail(error)
+        raise
+    progress.update("finished")
+
+
+def _evaluate(
+    run: Run,
+    config: Config,
+    path: Path,
+    evaluation: str,
+    processes: Processes,
+    request: StopRequest,
+    bfloat16: bool,
+) -> None:
     started, code = utc_now(), running_code()
     torch.set_num_threads(run.runtime.threads)
     weights, weights_sha256 = verified_weights(run, path)

@@ -51,6 +51,26 @@ def test_a_missing_evaluation_is_missing_alone(run, finish):
     assert frame.loc["multi_scale_flip", "time_s"] > 0  # training is there
 
 
+def test_an_evaluation_tells_its_own_progress(run, finish):
+    finish(run)
+    (run.directory / "multi_scale_flip.json").unlink()
+    report(run, state="finished")  # of training
+    log = run.directory / "multi_scale_flip.log"
+    log.write_text("12:00:00 something\nerror: final.pth: the final weights are missing; train the run again\n")
+
+    def found() -> tuple:
+        return tuple(collect_runs([run]).set_index("evaluation").loc["multi_scale_flip", ["state", "error"]])
+
+    assert found() == ("failed", "final.pth: the final weights are missing; train the run again")
+    path = run.work_directory / "multi_scale_flip.progress.json"
+    about = {"host": socket.gethostname(), "pid": os.getpid(), "updated": datetime.now(timezone.utc).isoformat()}
+    for state, expected in (("evaluating", "running"), ("interrupted", "stopped"), ("finished", "missing")):
+        path.write_text(json.dumps(about | {"state": state}))
+        assert found()[0] == expected
+    path.write_text(json.dumps(about | {"state": "failed", "error": "no such folder"}))
+    assert found() == ("failed", "no such folder")
+
+
 def test_without_a_training_result_nothing_is_finished(run, finish):
     finish(run)
     (run.directory / "train.json").unlink()
@@ -112,7 +132,7 @@ def test_a_run_that_failed_before_it_could_report_is_read_from_its_log(run):
     )
     assert read_progress(run).error == "ModuleNotFoundError: No module named x"
     log.write_text("iteration 10 ...\nerror: data/street_city: no such folder; run the target data\nbye\n")
-    assert last_error(log) == "error: data/street_city: no such folder; run the target data"
+    assert last_error(log) == "data/street_city: no such folder; run the target data"
     log.write_text("all is well; errors: none\n")
     assert read_progress(run).state == "missing"
     assert last_error(run.directory / "no_log") is None

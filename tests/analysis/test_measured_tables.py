@@ -92,11 +92,21 @@ def test_seeds_give_mean_deviation_and_paired_delta(tmp_path, in_repository, fin
 def test_a_failed_run_prints_its_error(quick):
     run = run_of(quick, "contrast_form", "pne_r50")
     run.work_directory.mkdir(parents=True)
-    report = {"state": "failed", "iteration": 40, "iterations": 100, "error": "loss_contrast is nan at iteration 40"}
+    report = {"state": "failed", "iteration": 40, "iterations": 100, "error": "loss_contrast is nan"}
     (run.work_directory / "progress.json").write_text(json.dumps(report))
     found = cell(printed(quick, "contrast_form"), "pne_r50")
     assert found.kind is CellKind.MISSING
-    assert found.notes == (r"Failed: loss\_contrast is nan at iteration 40",)
+    assert found.notes == (r"Failed at iteration 40: loss\_contrast is nan",)
+
+
+def test_a_failed_evaluation_prints_its_error(quick, finish):
+    run = run_of(quick, "cityscapes", "deeplabv3")
+    finish(run)
+    (run.directory / "multi_scale_flip.json").unlink()
+    (run.directory / "multi_scale_flip.log").write_text("error: final.pth: not a whole checkpoint\n")
+    found = cell(printed(quick, "cityscapes"), "deeplabv3", "val")
+    assert found.kind is CellKind.MISSING
+    assert found.notes == ("Trained, but the evaluation failed: final.pth: not a whole checkpoint",)
 
 
 def test_a_damaged_result_is_a_dash_that_names_the_file(quick, finish):

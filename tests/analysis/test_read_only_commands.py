@@ -6,6 +6,7 @@ import re
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from analysis import help as help_command
 from analysis import plan, runs, status
 from analysis.cost import estimate, read_rehearsals
 from analysis.results import collect_runs
+from pne.engine.failures import DivergenceError
+from pne.engine.progress import Progress
 from pne.errors import UserError
 from pne.resolve import load_track
 
@@ -113,6 +116,35 @@ def test_status_tells_the_states_apart(quick, finish, tmp_path, capsys):
     assert re.search(rf"{names[2]}  iteration 40 of {total}, 3 min (19|20) s left\n", text)
     assert f"{names[3]}  iteration 40 of {total}: loss_ce is nan" in text
     assert f"{names[4]}  iteration 40 of {total}" in text
+
+
+def test_status_tells_a_failed_evaluation_and_the_plan_does_not_train_it_again(quick, finish, tmp_path, capsys):
+    name, run = next((name, run) for name, run in quick.runs.items() if len(run.evaluations) > 1)
+    finish(run, time_s=3.6)
+    (run.directory / "multi_scale_flip.json").unlink()
+    run.work_directory.mkdir(parents=True)
+    report = {"state": "failed", "error": "final.pth: the final weights are missing", "iteration": run.iterations}
+    (run.work_directory / "multi_scale_flip.progress.json").write_text(json.dumps(report))
+    assert status.main(["--track", "quick", "--results", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert "1 failed" in text
+    assert f"{name}  trained, but not multi_scale_flip: final.pth: the final weights are missing\n" in text
+    frame = collect_runs([run])
+    cost = estimate(quick, frame, {})
+    alone = replace(quick, runs={name: run}, tables={})
+    row = plan.plan(alone, status.summarise(frame), cost).to_dict("records")[-1]
+    assert (row["finished"], row["to do"], row["hours to do"]) == (0, 1, "0")
+
+
+def test_status_names_the_iteration_of_a_failure_once(quick, tmp_path, capsys):
+    run = next(iter(quick.runs.values()))
+    progress = Progress(run.work_directory / "progress.json", run.run, run.iterations)
+    progress.update(iteration=0)
+    progress.fail(DivergenceError(3, "the loss is not finite: loss = nan"))
+    assert status.main(["--track", "quick", "--results", str(tmp_path)]) == 0
+    assert (
+        f"{run.run}  iteration 3 of {run.iterations}: the loss is not finite: loss = nan\n" in capsys.readouterr().out
+    )
 
 
 def test_runs_list_every_place_of_a_run(quick, capsys, tmp_path):

@@ -1,13 +1,15 @@
 """Evaluating what a finished run kept."""
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
 from tiny_runs import PNE, draw_images, write_run
 
 from pne import evaluate, train
-from pne.engine import checkpoint
+from pne.engine import checkpoint, reevaluation
 from pne.engine.confusion import read_confusion
 from pne.results import EvaluationResult, read_result
 
@@ -107,3 +109,34 @@ def test_labels_that_do_not_fit_are_told_with_the_image(tmp_path: Path, capsys: 
     spec = write_run(tmp_path, data, iterations=2)
     assert train.main([str(spec)]) == 2
     assert "001: label values 40 to 40, expected 0 to 10 and 255" in capsys.readouterr().err
+
+
+def progress_of(spec: Path) -> dict:
+    path = weights(spec).with_name("multi_scale_flip.progress.json")
+    return json.loads(path.read_text())
+
+
+def test_an_evaluation_leaves_how_it_ended(spec: Path) -> None:
+    kept = weights(spec).rename(weights(spec).with_name("away.pth"))
+    assert command("multi_scale_flip", spec) == 2
+    told = progress_of(spec)
+    assert told["state"] == "failed"
+    assert "the final weights of tiny are missing" in told["error"]
+    kept.rename(weights(spec))
+    assert command("multi_scale_flip", spec) == 0
+    assert (progress_of(spec)["state"], progress_of(spec)["error"]) == ("finished", None)
+
+
+def test_an_interrupted_evaluation_says_so(spec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def stop(*arguments: object, **options: object) -> None:
+        seen.append(progress_of(spec)["state"])
+        os.kill(os.getpid(), signal.SIGTERM)
+        options["between"]()
+
+    monkeypatch.setattr(reevaluation, "evaluate", stop)
+    assert command("multi_scale_flip", spec) == 75
+    assert seen == ["evaluating"]
+    assert progress_of(spec)["state"] == "interrupted"
+    assert not (spec.parent / "multi_scale_flip.json").exists()

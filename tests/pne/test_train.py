@@ -171,9 +171,22 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path, data: Path, cap
     assert "Traceback" not in error
     progress = json.loads((work_of(spec) / "progress.json").read_text())
     assert progress["state"] == "failed"
-    assert progress["error"].startswith("iteration ")
-    assert int(progress["error"].split()[1].rstrip(":")) <= 4
+    assert progress["error"].startswith("the loss is not finite: loss = nan")
+    assert 1 <= progress["iteration"] <= 4
+    assert f"iteration {progress['iteration']}: the loss" in error
     assert not (spec.parent / "train.json").exists()
+
+
+def test_a_misspelt_argument_is_named_before_any_iteration(
+    tmp_path: Path, data: Path, capsys: pytest.CaptureFixture
+) -> None:
+    spec = write_run(tmp_path, data, "misspelt", change={"model.decode_head.dropot": 0.1})
+    assert main([str(spec)]) == 2
+    error = capsys.readouterr().err
+    assert "config.py: model.decode_head.dropot: " in error
+    assert "did you mean dropout_ratio?" in error
+    assert "Traceback" not in error
+    assert not list(work_of(spec).glob("iter_*.pth"))
 
 
 def test_weights_that_are_not_finite_never_reach_a_checkpoint(
