@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from mmengine.config import Config
 
+from pne.build_check import check_buildable
 from pne.datasets.doctor import fingerprint
 from pne.engine import checkpoint, publication
 from pne.engine.clock import StepClock, peak_memory_mib, reset_peak_memory, typical_time
@@ -35,7 +36,7 @@ from pne.engine.scoring import evaluate, result_of, write_evaluation
 from pne.engine.state import TrainingState, is_from
 from pne.engine.weights import build_plain, inference_parameters, load_final, save_final
 from pne.results import TrainResult, write_result
-from pne.spec import Run, read_config, read_spec
+from pne.spec import CONFIG_FILE, Run, read_config, read_spec
 
 
 @dataclass(frozen=True)
@@ -148,6 +149,7 @@ class Session:
         """Train and evaluate, and leave every result file in the staging folder."""
         run, processes = self.run, self.processes
         torch.set_num_threads(run.runtime.threads)
+        check_buildable(self.config, str(run.directory / CONFIG_FILE))
         self.fingerprint = processes.broadcast(
             fingerprint(run.layout, run.data_directory) if processes.is_first else ""
         )
