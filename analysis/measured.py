@@ -14,6 +14,8 @@ from pne.declarations import Column, Track
 from pne.options import LOSSES
 from pne.resolve import ResolvedRow, ResolvedTable, ResolvedTrack
 
+NO_BASELINE = "No difference: the baseline is not measured."
+UNFAIR_BEST = "Best mean of its group, but not bold: the rows have been measured with different seeds."
 NO_SCORE = "No score of the evaluation server is entered in experiments/external.yaml."
 QUOTED = "Italics: quoted from the literature."
 
@@ -24,8 +26,8 @@ def print_measured(
     """Print published and measured values side by side, whatever is finished.
 
     A measured value is the mean over seeds, its delta the mean difference to the row's own baseline over common
-    seeds, and bold the best mean of a group once two of its rows are measured. What cannot be printed is a dash with
-    a footnote that says why.
+    seeds, and bold the best mean of a group once two of its rows are measured, all over the same seeds. What cannot be
+    printed, or rests on some of the seeds alone, has a footnote that says why.
     """
     declaration = table.declaration
     sides = _sides(table, track.declaration)
@@ -94,7 +96,7 @@ def _measured_column(
         cells[key] = _cell(series[key], side, column, None if row.baseline is None else series[row.baseline])
         notes = () if series[key] is None or side.side == "external" else _condition_notes(table, row, measurements)
         cells[key] = replace(cells[key], notes=cells[key].notes + notes)
-    return _bold_best(table, cells) if column.bold else cells
+    return _bold_best(table, cells, series) if column.bold else cells
 
 
 def _applies(column: Column, row: ResolvedRow, track: ResolvedTrack) -> bool:
@@ -133,15 +135,33 @@ def _cell(series: Series | None, side: Side, column: Column, baseline: Series | 
         return Cell(CellKind.EMPTY)
     if series.mean is None:
         return Cell(CellKind.MISSING, notes=series.notes)
+    compared = column.delta and baseline is not None
     return Cell(
         CellKind.EXTERNAL if side.side == "external" else CellKind.MEASURED,
         value=series.mean,
         spread=series.spread,
         seeds=len(series.by_seed),
-        delta=series.minus(baseline) if column.delta and baseline is not None else None,
+        delta=series.minus(baseline) if compared else None,
         decimals=column.decimals,
-        notes=series.notes,
+        notes=series.notes + (_comparison_notes(series, baseline) if compared else ()),
     )
+
+
+def _comparison_notes(series: Series, baseline: Series) -> tuple[str, ...]:
+    """Say why a difference to the baseline is missing, or which seeds it is the mean over."""
+    own, others = sorted(series.by_seed), sorted(baseline.by_seed)
+    if own == others:
+        return ()
+    if not others:
+        return (NO_BASELINE,)
+    common = [seed for seed in own if seed in others]
+    if not common:
+        return (f"No difference: the row has {_seeds(own)}, its baseline {_seeds(others)}.",)
+    return (f"Difference over {_seeds(common)} alone, which row and baseline have in common.",)
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
 
 
 def _condition_notes(table: ResolvedTable, row: ResolvedRow, measurements: Measurements) -> tuple[str, ...]:
@@ -159,17 +179,25 @@ def _batch(condition: tuple[int, int]) -> str:
     return f"{world} process{'es' if world > 1 else ''} of {micro} image{'s' if micro > 1 else ''} per forward pass"
 
 
-def _bold_best(table: ResolvedTable, cells: Mapping[str, Cell]) -> Mapping[str, Cell]:
-    best: dict[str, list[float]] = {}
+def _bold_best(
+    table: ResolvedTable, cells: Mapping[str, Cell], series: Mapping[str, Series | None]
+) -> Mapping[str, Cell]:
+    """Set the best of each group in bold; where the rows have different seeds, a footnote says so instead."""
+    groups: dict[str, list[str]] = {}
     for key, cell in cells.items():
         if cell.value is not None:
-            best.setdefault(table.rows[key].declaration.group, []).append(cell.value)
-
-    def is_best(key: str, cell: Cell) -> bool:
-        values = best.get(table.rows[key].declaration.group, [])
-        return cell.value is not None and len(values) > 1 and cell.value == max(values)
-
-    return {key: replace(cell, bold=is_best(key, cell)) for key, cell in cells.items()}
+            groups.setdefault(table.rows[key].declaration.group, []).append(key)
+    found = dict(cells)
+    for keys in groups.values():
+        if len(keys) < 2:
+            continue
+        best = max(cells[key].value for key in keys)
+        is_fair = len({frozenset(series[key].by_seed) for key in keys}) == 1
+        for key in keys:
+            if cells[key].value == best:
+                notes = cells[key].notes + (() if is_fair else (UNFAIR_BEST,))
+                found[key] = replace(cells[key], bold=is_fair, notes=notes)
+    return found
 
 
 def _data(table: ResolvedTable, track: ResolvedTrack) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ import pytest
 from analysis.cells import CellKind
 from analysis.external import ExternalScore
 from analysis.measure import MIXED, STALE, Measurements
-from analysis.measured import print_measured
+from analysis.measured import NO_BASELINE, UNFAIR_BEST, print_measured
 from analysis.printed import PrintedTable, Side
 from analysis.results import collect_runs
 from analysis.tables import main
@@ -58,7 +58,48 @@ def test_deltas_are_against_the_own_baseline_and_bold_is_best_of_the_group(quick
 
 def test_a_delta_needs_its_baseline(quick, finish):
     finish(run_of(quick, "contrast_form", "pne_r50"), miou=32.5)
-    assert cell(printed(quick, "contrast_form"), "pne_r50").delta is None
+    found = cell(printed(quick, "contrast_form"), "pne_r50")
+    assert (found.delta, found.notes) == (None, (NO_BASELINE,))
+    finish(run_of(quick, "contrast_form", "base_r50"), miou=30)
+    found = cell(printed(quick, "contrast_form"), "pne_r50")
+    assert (found.delta, found.notes) == (2.5, ())
+
+
+@pytest.fixture
+def three_seeds(tmp_path, in_repository):
+    return load_track("quick", results=tmp_path, seeds=[0, 1, 2])
+
+
+@pytest.mark.parametrize(
+    ("base", "pne", "delta", "note"),
+    [
+        ((0, 1), (0, 1), 2.0, None),
+        ((0, 1, 2), (0, 2), 2.0, "Difference over seeds 0, 2 alone, which row and baseline have in common."),
+        ((0,), (0, 1), 2.0, "Difference over seed 0 alone, which row and baseline have in common."),
+        ((0, 1), (2,), None, "No difference: the row has seed 2, its baseline seeds 0, 1."),
+        ((), (0, 1), None, NO_BASELINE),
+    ],
+)
+def test_a_delta_names_its_seeds(three_seeds, finish, base, pne, delta, note):
+    for row, seeds, lead in (("base_r50", base, 0), ("pne_r50", pne, 2)):
+        for seed in seeds:
+            finish(run_of(three_seeds, "contrast_form", row, seed), miou=30 + 5 * seed + lead)
+    found = cell(printed(three_seeds, "contrast_form"), "pne_r50")
+    assert found.delta == (delta if delta is None else pytest.approx(delta))
+    assert [text for text in found.notes if "ifference" in text] == ([] if note is None else [note])
+
+
+def test_bold_needs_the_same_seeds_in_the_whole_group(three_seeds, finish):
+    values = {"base_r50": {0: 30, 1: 30}, "asymmetric_r50": {0: 31, 1: 31}, "pne_r50": {0: 29, 2: 40}}
+    values["base_r101"] = values["pne_r101"] = {0: 33, 2: 35}
+    for row, by_seed in values.items():
+        for seed, miou in by_seed.items():
+            finish(run_of(three_seeds, "contrast_form", row, seed), miou=miou)
+    table = printed(three_seeds, "contrast_form")
+    bold = {record.key for record in table.records if cell(table, record.key).bold}
+    assert bold == {"base_r101", "pne_r101"}  # equally good; the seeds of the other group differ
+    told = {record.key for record in table.records if UNFAIR_BEST in cell(table, record.key).notes}
+    assert told == {"pne_r50"}
 
 
 def test_equal_settings_show_one_run_in_every_table(quick, finish):
@@ -84,7 +125,8 @@ def test_seeds_give_mean_deviation_and_paired_delta(tmp_path, in_repository, fin
     assert (found.value, found.seeds) == (32.5, 2)
     assert found.spread == pytest.approx(4.5**0.5)
     assert found.delta == pytest.approx(1.5)  # over the seeds that both have
-    assert found.notes == ("n = 2 of 3 seeds. Seed 2: not run yet.",)
+    assert found.notes[0] == "n = 2 of 3 seeds. Seed 2: not run yet."
+    assert found.notes[1] == "Difference over seeds 0, 1 alone, which row and baseline have in common."
     assert any("n = 3 seeds" in remark for remark in table.remarks)
     assert not any("n = 1" in remark for remark in table.remarks)
 
