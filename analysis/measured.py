@@ -8,8 +8,9 @@ from analysis.cells import Cell, CellKind, write_number
 from analysis.external import ExternalScore
 from analysis.latex_text import quote
 from analysis.measure import Measurements, Series
+from analysis.measured_texts import batch_text, caption, remarks
 from analysis.printed import PrintedTable, Record, Side, arrange
-from analysis.published import caption_of, dagger_remark, declared_cell, is_number
+from analysis.published import declared_cell, is_number
 from pne.declarations import Column, Track
 from pne.options import LOSSES
 from pne.resolve import ResolvedRow, ResolvedTable, ResolvedTrack
@@ -17,7 +18,6 @@ from pne.resolve import ResolvedRow, ResolvedTable, ResolvedTrack
 NO_BASELINE = "No difference: the baseline is not measured."
 UNFAIR_BEST = "Best mean of its group, but not bold: the rows have been measured with different seeds."
 NO_SCORE = "No score of the evaluation server is entered in experiments/external.yaml."
-QUOTED = "Italics: quoted from the literature."
 
 
 def print_measured(
@@ -50,8 +50,8 @@ def print_measured(
         sides,
         records,
         label=f"tab:{track.name}-{declaration.table}",
-        caption=_caption(table, track),
-        remarks=_remarks(table, track, measurements, records),
+        caption=caption(table, track),
+        remarks=remarks(table, track, measurements, records),
     )
 
 
@@ -171,12 +171,7 @@ def _condition_notes(table: ResolvedTable, row: ResolvedRow, measurements: Measu
         return ()
     usual = counts.most_common(1)[0][0]
     others = sorted(measurements.condition(row, "batch") - {usual})
-    return tuple(f"Trained with {_batch(other)}; most of the table: {_batch(usual)}." for other in others)
-
-
-def _batch(condition: tuple[int, int]) -> str:
-    world, micro = condition
-    return f"{world} process{'es' if world > 1 else ''} of {micro} image{'s' if micro > 1 else ''} per forward pass"
+    return tuple(f"Trained with {batch_text(other)}; most of the table: {batch_text(usual)}." for other in others)
 
 
 def _bold_best(
@@ -198,62 +193,3 @@ def _bold_best(
                 notes = cells[key].notes + (() if is_fair else (UNFAIR_BEST,))
                 found[key] = replace(cells[key], bold=is_fair, notes=notes)
     return found
-
-
-def _data(table: ResolvedTable, track: ResolvedTrack) -> list[tuple[str, str]]:
-    """Return what the table's data really is and the name of the paper's data that it stands for."""
-    if table.declaration.layout == "settings":
-        datasets = [key for key, column in table.declaration.columns.items() if column.kind == "setting"]
-        found = [(track.declaration.datasets[name].title, name) for name in datasets]
-    else:
-        runs = [track.runs[run] for row in table.rows.values() for run in row.runs.values()]
-        found = [(run.dataset_title, run.dataset) for run in runs]
-    return [(quote(title), _paper_name(name)) for title, name in dict.fromkeys(found)]
-
-
-def _caption(table: ResolvedTable, track: ResolvedTrack) -> str:
-    caption = caption_of(table.declaration).rstrip()
-    caption += "" if caption.endswith((".", "?", "!")) else "."
-    data = _data(table, track)
-    verb = "Configured for" if table.declaration.layout == "settings" else "Measured on"
-    if track.declaration.comparable or table.declaration.paper is None:
-        return f"{caption} {verb} {', '.join(title for title, _ in data)}."
-    where = ", ".join(title if title.startswith(paper) else f"{title} in place of {paper}" for title, paper in data)
-    iterations = sorted({track.runs[run].iterations for row in table.rows.values() for run in row.runs.values()})
-    length = f" for {' or '.join(f'{number:,}' for number in iterations)} iterations" if iterations else ""
-    return f"{caption} {verb} {where}{length}: published values are not comparable."
-
-
-def _paper_name(dataset: str) -> str:
-    names = {"cityscapes": "Cityscapes", "coco_stuff": "COCO-Stuff", "ade20k": "ADE20K"}
-    return names.get(dataset, quote(dataset))
-
-
-def _remarks(
-    table: ResolvedTable, track: ResolvedTrack, measurements: Measurements, records: Sequence[Record]
-) -> list[str]:
-    remarks = dagger_remark(table.declaration)
-    cells = [cell for record in records for cell in record.cells.values()]
-    if any(cell.kind is CellKind.QUOTED for cell in cells):
-        remarks.append(QUOTED)
-    measured = [cell for cell in cells if cell.kind is CellKind.MEASURED]
-    if not measured:
-        return [*remarks, *_notes(table)]
-    seeds = max(cell.seeds for cell in measured)
-    if seeds > 1:
-        remarks.append(f"Measured: mean $\\pm$ sample standard deviation over n = {seeds} seeds.")
-    else:
-        remarks.append("Measured: one seed (n = 1); how much another seed would differ is not known.")
-    usual = measurements.conditions(table, "batch").most_common(1)
-    if usual:
-        remarks.append(f"Trained with {_batch(usual[0][0])}.")
-    if any(column.metric == "time_s" for column in table.declaration.columns.values()):
-        devices = sorted(measurements.conditions(table, "device"))
-        shared = any(device.startswith("cpu") for device in devices)
-        loaded = ", which trains several runs at once: times depend on what ran beside" if shared else ""
-        remarks.append(f"Training time measured on {quote('; '.join(devices))}{loaded}.")
-    return [*remarks, *_notes(table)]
-
-
-def _notes(table: ResolvedTable) -> list[str]:
-    return [] if table.declaration.note is None else [table.declaration.note]

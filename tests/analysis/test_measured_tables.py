@@ -275,6 +275,32 @@ def test_captions_say_what_was_really_measured(tmp_path, in_repository):
     assert captions["paper", True].endswith("10k for 20 iterations: published values are not comparable.**")
 
 
+@pytest.mark.parametrize(
+    ("track", "options", "length"),
+    [("quick", {}, " for 100 iterations"), ("paper", {"iterations": 20}, " for 20 iterations"), ("paper", {}, "")],
+)
+def test_the_caption_of_an_own_ablation_says_how_long_it_trained(in_repository, tmp_path, track, options, length):
+    folder = tmp_path / "experiments"
+    shutil.copytree(in_repository / "experiments", folder)
+    path = folder / "tables" / "own.yaml"
+    path.write_text("table: own\n" + OWN, encoding="utf-8")
+    arguments = ["--track", track, "--results", str(tmp_path), "--experiments", str(folder), "--table", "own"]
+    assert main(arguments + [text for key, value in options.items() for text in (f"--{key}", str(value))]) == 0
+    line = (tmp_path / track / "tables" / "own.md").read_text().splitlines()[0]
+    assert re.fullmatch(rf"\*\*Does it help\? Measured on [A-Z][A-Za-z()\s]+?{length}\.\*\*", line), line
+
+
+OWN = """
+question: Does it help?
+dataset: cityscapes
+model: deeplabv3_r50
+columns: {loss: {title: Loss, kind: label}, miou: {title: mIoU, kind: metric, metric: miou}}
+rows:
+  base: {label: Base}
+  mine: {label: Mine, baseline: base, contrast: {use: pne, temperature: 0.35}}
+"""
+
+
 def test_wrong_names_are_one_clear_error(tmp_path, in_repository, capsys):
     assert main(["--track", "quick", "--results", str(tmp_path), "--table", "hyperparameter"]) == 2
     assert "did you mean hyperparameters?" in capsys.readouterr().err
