@@ -174,15 +174,19 @@ def test_csv_holds_the_numbers_of_the_paper(name, paper, published, labels):
 def test_a_wrong_number_would_be_found(paper, repository):
     """The comparison fails when a single declared digit, bold face or dagger differs."""
     table = read_catalogue(repository / "experiments").tables["cityscapes"]
-    row = table.rows["deeplabv3_pne"]
-    wrong = {
-        "value": {"value": 80.9, "delta": 2.3, "bold": True},
-        "delta": {"value": 80.8, "delta": 2.4, "bold": True},
-        "bold": {"value": 80.8, "delta": 2.3},
-    }
-    for cell in wrong.values():
-        changed = row.model_dump(exclude_unset=True) | {"published": row.model_dump()["published"] | {"val": cell}}
-        rows = {**table.model_dump(exclude_unset=True)["rows"], "deeplabv3_pne": changed}
-        other = type(table).model_validate(table.model_dump(exclude_unset=True) | {"rows": rows})
-        found = parse_table(render_latex(print_published(other), quoted_italic=False))
-        assert found.lines != paper["city-val"].lines
+    declared = table.model_dump(exclude_unset=True)
+    row = declared["rows"]["deeplabv3_pne"]
+
+    def lines_with(**changes: object) -> list:
+        other = declared | {"rows": declared["rows"] | {"deeplabv3_pne": row | changes}}
+        return parse_table(render_latex(print_published(type(table).model_validate(other)), quoted_italic=False)).lines
+
+    assert lines_with() == paper["city-val"].lines
+    for cell in (
+        {"value": 80.9, "delta": 2.3, "bold": True},
+        {"value": 80.8, "delta": 2.4, "bold": True},
+        {"value": 80.8, "delta": 2.3},
+    ):
+        assert lines_with(published=row["published"] | {"val": cell}) != paper["city-val"].lines
+    assert not row.get("dagger")
+    assert lines_with(dagger=True) != paper["city-val"].lines
