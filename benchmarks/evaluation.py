@@ -96,8 +96,9 @@ def spread_predictions(model: nn.Module, config: Mapping[str, Any], device: torc
         norm.momentum = None
     data = model.data_preprocessor({"inputs": [view, view.flip(-1)]}, False)
     with torch.no_grad():
-        model.train()(data["inputs"])
-        logits = model.eval()(data["inputs"])
+        metas = [{"img_shape": view.shape[-2:]}] * 2
+        model.train().encode_decode(data["inputs"], metas)
+        logits = model.eval().encode_decode(data["inputs"], metas)
         heads = model.decode_head if isinstance(model.decode_head, nn.ModuleList) else [model.decode_head]
         spread = logits.std(dim=(0, 2, 3)).clamp(min=1e-6)
         classifier = heads[-1].conv_seg
