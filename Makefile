@@ -62,9 +62,8 @@ rehearse-fixtures: .venv/.ready ## two iterations of every run of the paper trac
 	@$(BIN)/python -m pytest -m slow tests/pne/test_rehearse.py $(ARGS)
 
 .PHONY: bench
-bench: .venv/.ready ## what the losses, the evaluation and the analysis cost, on this machine's CPU when it is idle
+bench: .venv/.ready ## what the losses and the analysis cost, on this machine's CPU when it is idle
 	@$(BIN)/python benchmarks/loss.py --device cpu --threads 2
-	@$(BIN)/python benchmarks/evaluation.py --tiny --device cpu
 	@$(BIN)/python benchmarks/analysis_time.py
 
 .PHONY: lint
