@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader
 
 from pne.engine.clock import StepClock, peak_memory_mib, reset_peak_memory, typical_time
 from pne.engine.command import is_of
-from pne.engine.data import train_loader
+from pne.engine.data import end_workers, train_loader
 from pne.engine.failures import OutOfMemoryFailure
 from pne.engine.hooks import CheckpointHook, RecordHook
 from pne.engine.initial_weights import check_initial_weights
@@ -154,13 +153,6 @@ def _train(run: Run, config: Mapping[str, Any], processes: Processes, request: S
         "memory_kind": kind,
         "losses": record.final_losses(),
     }
-
-
-def end_workers(loader: DataLoader) -> None:
-    """End the processes of a loader that keeps them; they ignore signals, so the interpreter would wait for ever."""
-    iterator = loader._iterator
-    if iterator is not None:
-        iterator._shutdown_workers()
 
 
 def _score(
