@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
 
-from pne.declarations import Published
+from pne.declaration.schema import Published
 
 
 class CellKind(str, Enum):

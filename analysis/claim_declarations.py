@@ -10,9 +10,9 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from pne.declarations import Column, Key, Table
+from pne.declaration.reading import describe, raise_problems, read_yaml, suggest
+from pne.declaration.schema import Column, Key, Table
 from pne.errors import UserError
-from pne.reading import describe, raise_problems, read_yaml, suggest
 
 
 class Place(NamedTuple):

@@ -15,7 +15,7 @@ from analysis.external import load_external
 from analysis.latex_text import to_plain
 from analysis.measure import Measurements
 from analysis.verdicts import Judge, Outcome, combine
-from pne.catalogue import read_catalogue
+from pne.declaration.catalogue import read_catalogue
 from pne.errors import reports_user_errors
 from pne.files import write_text
 from pne.resolve import ResolvedTrack

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from pne.catalogue import Catalogue, read_catalogue
+from pne.declaration.catalogue import Catalogue, read_catalogue
 from pne.errors import reports_user_errors
 
 TARGETS = (

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.latex_text import quote
-from pne.declarations import Column
+from pne.declaration.schema import Column
 from pne.resolve import ResolvedRow, ResolvedTable
 
 STALE = "Stale: measured with other training code than today's."

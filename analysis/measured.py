@@ -11,7 +11,7 @@ from analysis.measure import Measurements, Series
 from analysis.measured_texts import batch_text, caption, remarks
 from analysis.printed import PrintedTable, Record, Side, arrange
 from analysis.published import declared_cell, is_number
-from pne.declarations import Column, Track
+from pne.declaration.schema import Column, Track
 from pne.options import LOSSES
 from pne.resolve import ResolvedRow, ResolvedTable, ResolvedTrack
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from string import ascii_lowercase
 
 from analysis.cells import Cell, CellKind
-from pne.declarations import Row, Table
+from pne.declaration.schema import Row, Table
 
 _Blocks = tuple[tuple[tuple[Cell, ...], ...], ...]
 

@@ -52,8 +52,11 @@ def read_progress(run: Run, evaluation: str | None = None, now: datetime | None 
     """
     now = now or datetime.now(timezone.utc)
     prefix = "" if evaluation is None else f"{evaluation}."
-    report = _report(run.work_directory / f"{prefix}progress.json")
-    log = run.directory / f"{prefix}log"
+    file, log = run.work_directory / f"{prefix}progress.json", run.directory / f"{prefix}log"
+    trained = run.directory / "train.json"
+    if evaluation is not None and all(_is_older(path, trained) for path in (file, log)):
+        return Progress("missing")  # what went before was of an earlier training
+    report = _report(file)
     if report is None:
         error = last_error(log)
         return Progress("failed", error=error) if error else Progress("missing")
@@ -68,6 +71,13 @@ def read_progress(run: Run, evaluation: str | None = None, now: datetime | None 
     if evaluation is not None and report.get("state") == "finished":  # its result has been removed since
         return Progress("missing")
     return Progress("stopped", iteration, total)
+
+
+def _is_older(path: Path, other: Path) -> bool:
+    try:
+        return path.stat().st_mtime_ns < other.stat().st_mtime_ns
+    except FileNotFoundError:
+        return not path.exists()
 
 
 def last_error(log: Path) -> str | None:

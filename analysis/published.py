@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from analysis.cells import Cell, CellKind, published_cell, setting_cell
 from analysis.printed import PrintedTable, Record, Side, arrange, label_cell
-from pne.declarations import Column, Row, Table
+from pne.declaration.schema import Column, Row, Table
 
 
 def declared_cell(key: str, column: Column, row: Row) -> Cell:

@@ -19,9 +19,9 @@ from analysis.measured import print_measured
 from analysis.pages import Page, PageCell, PageRow, plain_page, render, table_page
 from analysis.printed import Head
 from analysis.run_details import RunDetails, describe_run
+from pne.declaration.resolved import ResolvedTable, ResolvedTrack
 from pne.errors import UserError, reports_user_errors
 from pne.files import write_text
-from pne.resolved import ResolvedTable, ResolvedTrack
 
 CLAIMS = "claims"
 

@@ -53,6 +53,7 @@ def describe_run(run: Run) -> RunDetails:
         train = read_result(run.directory / "train.json", TrainResult)
         results += _of_training(train)
         provenance += _flatten("training", train.provenance.model_dump())
+        provenance += [("training: earlier code sha256", code) for code in train.earlier_code_sha256]
     except UserError as error:
         problems.append(str(error))
     for name in run.evaluations:

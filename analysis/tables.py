@@ -16,11 +16,11 @@ from analysis.measure import Measurements
 from analysis.measured import print_measured
 from analysis.printed import PrintedTable
 from analysis.published import print_published
-from pne.catalogue import read_catalogue
-from pne.declarations import Row, Table
+from pne.declaration.catalogue import read_catalogue
+from pne.declaration.reading import suggest
+from pne.declaration.schema import Row, Table
 from pne.errors import UserError, reports_user_errors
 from pne.files import write_text
-from pne.reading import suggest
 
 # A document that shows all tables that are written beside it.
 DOCUMENT = "tables.tex"

@@ -20,7 +20,7 @@ from analysis.statistics import (
     miou,
     read_counts,
 )
-from pne.declarations import Table
+from pne.declaration.schema import Table
 from pne.errors import UserError
 from pne.resolve import ResolvedTrack
 

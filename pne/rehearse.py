@@ -17,19 +17,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from pne.declaration.reading import suggest
+from pne.declaration.resolved import ResolvedTrack
 from pne.engine.code import code_sha256
 from pne.engine.command import EXIT_FAILED
 from pne.engine.console import duration, say
 from pne.engine.interruption import EXIT_STATUS, StopRequest, listening
 from pne.errors import UserError, reports_user_errors
-from pne.reading import suggest
 from pne.rehearsal.children import reason, run_child
 from pne.rehearsal.groups import Group, group_runs
 from pne.rehearsal.record import RECORD, REQUEST, Rehearsal, Request, read_content, record_path, write_content
 from pne.rehearsal.reduction import rehearsal_of
 from pne.rehearsal.summary import summarise
 from pne.resolve import load_track
-from pne.resolved import ResolvedTrack
 from pne.spec import write_spec
 
 

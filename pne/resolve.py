@@ -10,12 +10,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from pne.catalogue import Catalogue, read_catalogue
-from pne.declarations import Track
+from pne.declaration.catalogue import Catalogue, read_catalogue
+from pne.declaration.reading import describe, raise_problems, suggest
+from pne.declaration.resolved import ResolvedRow, ResolvedTable, ResolvedTrack
+from pne.declaration.resolver import Resolver
+from pne.declaration.schema import Track
 from pne.errors import UserError
-from pne.reading import describe, raise_problems, suggest
-from pne.resolved import ResolvedRow, ResolvedTable, ResolvedTrack
-from pne.resolver import Resolver
 from pne.spec import Run
 
 __all__ = ["ResolvedRow", "ResolvedTable", "ResolvedTrack", "Run", "load_track"]

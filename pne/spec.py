@@ -14,12 +14,12 @@ import yaml
 from mmengine.config import Config
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pne.canonical import SPEC_VERSION, canonical, digest
-from pne.declarations import EvaluationName, Precision
+from pne.declaration.canonical import SPEC_VERSION, canonical, digest
+from pne.declaration.reading import describe, raise_problems, read_yaml
+from pne.declaration.schema import EvaluationName, Precision
+from pne.declaration.stock import read_config as read_plain_config
 from pne.errors import UserError
 from pne.files import write_text
-from pne.reading import describe, raise_problems, read_yaml
-from pne.stock import read_config as read_plain_config
 
 CONFIG_FILE = "config.py"
 SPEC_FILE = "spec.yaml"
@@ -70,7 +70,7 @@ class Run(_Strict):
     precision: Precision
     iterations: int = Field(ge=1)
     batch_size: int = Field(ge=1, description="Images per optimiser step, over all processes.")
-    config_sha256: str = Field(description="Hash of the canonical config (pne.canonical).")
+    config_sha256: str = Field(description="Hash of the canonical config (pne.declaration.canonical).")
     evaluations: list[EvaluationName] = Field(description="Evaluations that tables ask for; not hashed.")
     runtime: Runtime
 
@@ -197,6 +197,6 @@ def read_config(path: Path | str) -> Config:
 
 
 if __name__ == "__main__":
-    from pne.spec_command import main
+    from pne.declaration.command import main
 
     sys.exit(main())

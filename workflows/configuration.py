@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from pne.declaration.reading import suggest
 from pne.errors import UserError
-from pne.reading import suggest
 
 
 def _as_list(value: Any) -> Any:

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from pne.declaration.reading import read_yaml
 from pne.errors import UserError
-from pne.reading import read_yaml
 from pne.spec import Run
 
 

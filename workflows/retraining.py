@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+from pne.declaration.reading import suggest
 from pne.errors import UserError
-from pne.reading import suggest
 from pne.results import TrainResult, read_result
 from pne.spec import Run
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from analysis.figures.declaration import ResolvedFigure
-from pne.resolved import ResolvedTrack
+from pne.declaration.resolved import ResolvedTrack
 
 NOT_COMPARABLE = "It is not the paper's data, so that nothing here may be compared with published values."
 

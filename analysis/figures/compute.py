@@ -6,10 +6,10 @@ from analysis.figures.confusions import read_entries, select_confusion, select_i
 from analysis.figures.declaration import ResolvedFigure, data_folder, features_file
 from analysis.figures.tsne import map_one, map_two
 from analysis.latex_text import to_plain
+from pne.declaration.resolved import ResolvedTrack
 from pne.errors import UserError
 from pne.extraction.archives import Features
 from pne.extraction.selections import write_selection
-from pne.resolved import ResolvedTrack
 
 SELECTION = "selection.json"
 MAP = "map.npz"

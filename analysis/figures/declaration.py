@@ -6,9 +6,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from pne.declaration.reading import raise_problems, read_yaml, suggest
+from pne.declaration.resolved import ResolvedRow, ResolvedTable, ResolvedTrack
 from pne.errors import UserError
-from pne.reading import raise_problems, read_yaml, suggest
-from pne.resolved import ResolvedRow, ResolvedTable, ResolvedTrack
 from pne.spec import Run
 
 FILE = "figures.yaml"

@@ -18,11 +18,11 @@ from analysis.figures.sweeps import draw_sweeps, group_names, sweep_values
 from analysis.figures.tsne import Map
 from analysis.latex_text import to_plain
 from analysis.statistics import ImageCounts, read_counts
+from pne.declaration.resolved import ResolvedRow, ResolvedTrack
 from pne.errors import UserError
 from pne.extraction.archives import Pairs, Predictions
 from pne.extraction.selections import ConfusionSelection, ImageSelection, read_selection
 from pne.files import write_text
-from pne.resolved import ResolvedRow, ResolvedTrack
 from pne.results import EvaluationResult, read_result
 
 Drawn = tuple[Figure, list[str]]

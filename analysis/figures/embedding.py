@@ -10,10 +10,10 @@ from analysis.embedding import Sample, average, image_weights, measure, summaris
 from analysis.figures.captions import NOT_COMPARABLE
 from analysis.figures.declaration import features_file
 from analysis.figures.embedding_table import SPACES, render_latex, render_markdown
+from pne.declaration.resolved import ResolvedTable, ResolvedTrack
 from pne.errors import UserError
 from pne.extraction.archives import Features
 from pne.files import write_text
-from pne.resolved import ResolvedTable, ResolvedTrack
 
 TABLE = "embedding"
 RESAMPLES = 1000

@@ -11,7 +11,7 @@ from matplotlib.ticker import NullFormatter, NullLocator
 
 from analysis.figures.style import BLUE, GREY, MILLIMETRE, PAGE, new_figure
 from analysis.latex_text import to_plain
-from pne.resolved import ResolvedTable
+from pne.declaration.resolved import ResolvedTable
 
 COLUMNS = ("group", "x", "side", "value", "low", "high", "seeds")
 CLOSE = 0.065  # of the axis, between two ticks

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
-TRAINING_CODE = ("losses", "heads", "datasets", "engine", "train.py", "options.py", "build.py")
+TRAINING_CODE = ("losses", "heads", "datasets", "engine", "train.py", "options.py", "declaration/build.py")
 
 _LAYOUT = (tokenize.ENCODING, tokenize.COMMENT, tokenize.NL, tokenize.ENDMARKER)
 _MARKS = {tokenize.NEWLINE: "<end>", tokenize.INDENT: "<in>", tokenize.DEDENT: "<out>"}

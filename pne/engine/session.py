@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from mmengine.config import Config
 
-from pne.build_check import check_buildable
 from pne.datasets.doctor import fingerprint
+from pne.declaration.build_check import check_buildable
 from pne.engine import checkpoint, publication
 from pne.engine.clock import StepClock, peak_memory_mib, reset_peak_memory, typical_time
 from pne.engine.code import running_code

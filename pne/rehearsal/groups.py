@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pne.canonical import canonical, digest
-from pne.resolved import ResolvedTrack
+from pne.declaration.canonical import canonical, digest
+from pne.declaration.resolved import ResolvedTrack
 from pne.spec import Run
 
 

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pne.canonical import canonical, digest
+from pne.declaration.canonical import canonical, digest
+from pne.declaration.stock import copied
 from pne.errors import UserError
 from pne.rehearsal.groups import contrasts
 from pne.spec import Run
-from pne.stock import copied
 
 LOADERS = ("train_dataloader", "val_dataloader", "test_dataloader")
 

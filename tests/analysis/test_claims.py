@@ -14,7 +14,7 @@ from analysis.measure import Measurements
 from analysis.results import collect_runs
 from analysis.statistics import Interval
 from analysis.verdicts import Judge, combine, judge
-from pne.catalogue import read_catalogue
+from pne.declaration.catalogue import read_catalogue
 from pne.errors import UserError
 from pne.resolve import load_track
 

@@ -14,7 +14,7 @@ from analysis.latex import render_latex
 from analysis.markdown import render_markdown
 from analysis.printed import PrintedTable
 from analysis.published import print_published
-from pne.catalogue import read_catalogue
+from pne.declaration.catalogue import read_catalogue
 
 TABLES = (
     "settings",

@@ -136,6 +136,23 @@ def test_status_tells_a_failed_evaluation_and_the_plan_does_not_train_it_again(q
     assert (row["finished"], row["to do"], row["hours to do"]) == (0, 1, "0")
 
 
+def test_status_forgets_an_evaluation_of_an_earlier_training(quick, finish, tmp_path, capsys):
+    name, run = next((name, run) for name, run in quick.runs.items() if len(run.evaluations) > 1)
+    run.work_directory.mkdir(parents=True)
+    report = {"state": "failed", "error": "out of memory", "iteration": run.iterations}
+    (run.work_directory / "multi_scale_flip.progress.json").write_text(json.dumps(report))
+    run.directory.mkdir(parents=True, exist_ok=True)
+    (run.directory / "multi_scale_flip.log").write_text("error: out of memory\n")
+    for path in (*run.work_directory.iterdir(), run.directory / "multi_scale_flip.log"):
+        os.utime(path, (1e9, 1e9))
+    finish(run, time_s=3.6)
+    (run.directory / "multi_scale_flip.json").unlink()
+    assert status.main(["--track", "quick", "--results", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert "out of memory" not in text
+    assert f"{name}  multi_scale_flip\n" in text
+
+
 def test_status_names_the_iteration_of_a_failure_once(quick, tmp_path, capsys):
     run = next(iter(quick.runs.values()))
     progress = Progress(run.work_directory / "progress.json", run.run, run.iterations)

@@ -3,12 +3,12 @@
 import pytest
 from declaration_copies import declarations  # noqa: F401
 
-from pne.build import BaseConfigs, RunConfig, apply_changes
-from pne.contrasts import ResolvedContrast
+from pne.declaration.build import BaseConfigs, RunConfig, apply_changes
+from pne.declaration.contrasts import ResolvedContrast
+from pne.declaration.placement import place
+from pne.declaration.stock import merged, pretrained_url, read_inherited, read_stock, stock_folder
 from pne.errors import UserError
-from pne.placement import place
 from pne.resolve import load_track
-from pne.stock import merged, pretrained_url, read_inherited, read_stock, stock_folder
 
 PNE = ResolvedContrast("pne", "PNELoss", {"temperature": 0.5}, 1.3, 0, None)
 

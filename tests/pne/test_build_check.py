@@ -7,14 +7,14 @@ import torch
 from declaration_copies import declarations  # noqa: F401
 from tiny_runs import draw_images, write_run
 
-from pne.build_check import check_buildable, find_mistakes, find_problem
-from pne.catalogue import read_catalogue
+from pne.declaration.build_check import check_buildable, find_mistakes, find_problem
+from pne.declaration.catalogue import read_catalogue
+from pne.declaration.command import main
 from pne.engine.preparation import prepare
 from pne.engine.registration import register
 from pne.errors import UserError
 from pne.resolve import load_track
 from pne.spec import read_config
-from pne.spec_command import main
 
 TABLE = "tables/positive_weights.yaml"
 MODEL = "models/tiny_deeplabv3_r18.py"

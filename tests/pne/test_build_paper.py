@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from pne.declaration.stock import read_stock
 from pne.resolve import load_track
-from pne.stock import read_stock
 
 RESNET101 = "resnet101_v1c-e67eebb6.pth"
 HRNET48 = "hrnetv2_w48-d2186c55.pth"

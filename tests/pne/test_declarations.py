@@ -6,10 +6,10 @@ import re
 import pytest
 import yaml
 
-from pne.declarations import Column, Contrast, Published, Row, Table, Track, TrackDataset
+from pne.declaration.command import SCHEMAS, schema_texts
+from pne.declaration.reading import describe, read_declaration, read_yaml
+from pne.declaration.schema import Column, Contrast, Published, Row, Table, Track, TrackDataset
 from pne.errors import UserError
-from pne.reading import describe, read_declaration, read_yaml
-from pne.spec_command import SCHEMAS, schema_texts
 
 TABLE = """\
 table: own

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tiny_runs import PNE, draw_images, signalled_at, write_run
 
-from pne.catalogue import read_catalogue
+from pne.declaration.catalogue import read_catalogue
 from pne.engine import checkpoint
 from pne.errors import UserError
 from pne.resolve import load_track

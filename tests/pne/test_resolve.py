@@ -6,13 +6,13 @@ import sys
 import pytest
 from declaration_copies import Declarations, declarations  # noqa: F401
 
-import pne.build
-from pne.class_names import class_names
-from pne.contrasts import PROJECTION_DEFAULTS
+import pne.declaration.build as builder
 from pne.datasets.layouts import LAYOUTS
+from pne.declaration.class_names import class_names
+from pne.declaration.command import check_declarations
+from pne.declaration.contrasts import PROJECTION_DEFAULTS
 from pne.errors import UserError
 from pne.resolve import load_track
-from pne.spec_command import check_declarations
 
 PAPER_TABLES = (
     "settings",
@@ -269,8 +269,8 @@ def test_some_runs_resolve_as_they_do_among_all(quick, repository):
 
 def test_resolving_one_run_reads_the_configs_of_that_run_alone(quick, repository, monkeypatch):
     read = []
-    original = pne.build.read_inherited
-    monkeypatch.setattr(pne.build, "read_inherited", lambda path, keys: read.append(path.name) or original(path, keys))
+    original = builder.read_inherited
+    monkeypatch.setattr(builder, "read_inherited", lambda path, keys: read.append(path.name) or original(path, keys))
     run = quick.tables["ade20k"].rows["ocrnet_pne"].runs[0]
     load_track("quick", experiments=repository / "experiments", runs=[run])
     assert sorted(read) == ["street_100.py", "street_scene.py", "tiny_ocrnet.py"]
@@ -611,8 +611,8 @@ def test_a_yml_file_is_not_overlooked(declarations):  # noqa: F811
 
 def test_resolving_reads_each_config_once(repository, monkeypatch):
     read = []
-    original = pne.build.read_inherited
-    monkeypatch.setattr(pne.build, "read_inherited", lambda path, keys: read.append(path) or original(path, keys))
+    original = builder.read_inherited
+    monkeypatch.setattr(builder, "read_inherited", lambda path, keys: read.append(path) or original(path, keys))
     load_track("paper", experiments=repository / "experiments", seeds=[0, 1, 2])
     assert read
     assert len(read) == len(set(read))

@@ -2,8 +2,8 @@
 
 import pytest
 
+from pne.declaration.row_config import check_changes
 from pne.errors import UserError
-from pne.row_config import check_changes
 
 HEAD = {"type": "ASPPHead", "dropout_ratio": 0.1}
 BASE = {

@@ -9,11 +9,11 @@ import pytest
 from declaration_copies import Declarations, declarations  # noqa: F401
 
 import pne.options
-from pne.canonical import canonical, digest
+from pne.declaration.canonical import canonical, digest
+from pne.declaration.command import main
 from pne.errors import UserError
 from pne.resolve import load_track
 from pne.spec import SPEC_VERSION, Runtime, identify, read_config, read_spec, write_spec
-from pne.spec_command import main
 
 
 def quick(declarations: Declarations, name: str = "quick", **arguments):  # noqa: F811

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from pne.canonical import canonical, digest
+from pne.declaration.canonical import canonical, digest
 from pne.spec import Run, write_spec
 
 CLASSES = 11

@@ -13,7 +13,7 @@ COMMENTED = (
     "experiments/contrast/pne.yaml",
     "pne/losses/__init__.py",
     "pne/train.py",
-    "pne/build.py",
+    "pne/declaration/build.py",
     "workflows/rules/train.smk",
     "workflows/resources.yaml",
     "Snakefile",

@@ -12,7 +12,7 @@ from analysis.figures.curves import draw_curves, gather_curves, read_history
 from analysis.figures.style import GAIN, LOSS, paper_style
 from analysis.figures.sweeps import axis_limits, draw_sweeps, group_names, sweep_values, tick_labels
 from analysis.statistics import ImageCounts
-from pne.declarations import Published
+from pne.declaration.schema import Published
 from pne.errors import UserError
 
 

@@ -4,8 +4,8 @@ import ast
 from functools import cache
 
 from pne.datasets.layouts import LAYOUTS
+from pne.declaration.stock import package_folder
 from pne.errors import UserError
-from pne.stock import package_folder
 
 
 @cache

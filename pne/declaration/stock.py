@@ -8,8 +8,8 @@ from typing import Any
 
 from mmengine.config import Config
 
+from pne.declaration.reading import suggest
 from pne.errors import UserError
-from pne.reading import suggest
 
 DELETE_KEY = "_delete_"
 

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from pne.class_names import class_names
-from pne.contrasts import check_named, resolve_contrast
 from pne.datasets.layouts import LAYOUTS
-from pne.declarations import Contrast, Table, Track
+from pne.declaration.class_names import class_names
+from pne.declaration.contrasts import check_named, resolve_contrast
+from pne.declaration.reading import Declaration, raise_problems, read_declaration, suggest
+from pne.declaration.schema import Contrast, Table, Track
 from pne.errors import UserError
-from pne.reading import Declaration, raise_problems, read_declaration, suggest
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from mmengine.config import Config
 
-from pne.build import RunConfig
-from pne.declarations import Row, Table, Track
+from pne.declaration.build import RunConfig
+from pne.declaration.placement import place
+from pne.declaration.schema import Row, Table, Track
 from pne.errors import UserError
-from pne.placement import place
 from pne.spec import Run
 
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from pne.canonical import canonical
-from pne.contrasts import ResolvedContrast
+from pne.declaration.canonical import canonical
+from pne.declaration.contrasts import ResolvedContrast
 from pne.options import PRESETS, non_default_options
 
 LOSS_NAMES = {"PNELoss": "pne", "AsymmetricContrastLoss": "asymmetric", "PixelContrastLoss": "cipc"}

@@ -16,7 +16,7 @@ from mmengine.registry import HOOKS, PARAM_SCHEDULERS
 from mmseg.registry import DATASETS, MODELS
 from torch import nn
 
-from pne.build_check.blame import KeyPath, Problem, blame
+from pne.declaration.build_check.blame import KeyPath, Problem, blame
 from pne.errors import UserError
 
 LOADERS = ("train_dataloader", "test_dataloader")

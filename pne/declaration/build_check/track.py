@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pne.build import BaseConfigs
-from pne.build_check.blame import Problem
-from pne.build_check.parts import find_problem
-from pne.canonical import canonical, digest
-from pne.catalogue import Catalogue
+from pne.declaration.build import BaseConfigs
+from pne.declaration.build_check.blame import Problem
+from pne.declaration.build_check.parts import find_problem
+from pne.declaration.canonical import canonical, digest
+from pne.declaration.catalogue import Catalogue
+from pne.declaration.resolved import ResolvedRow, ResolvedTable, ResolvedTrack
 from pne.engine.preparation import prepare
 from pne.engine.registration import register
-from pne.resolved import ResolvedRow, ResolvedTable, ResolvedTrack
 
 SECTIONS = {"model": "models", "train_dataloader": "datasets", "val_dataloader": "datasets"}
 TRAINED = "train_dataloader.dataset"

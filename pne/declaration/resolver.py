@@ -6,18 +6,18 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from pne.build import BaseConfigs, RunConfig
-from pne.catalogue import Catalogue, missing_class
-from pne.contrasts import ResolvedContrast, resolve_contrast
-from pne.declarations import Row, Table, Track
+from pne.declaration.build import BaseConfigs, RunConfig
+from pne.declaration.catalogue import Catalogue, missing_class
+from pne.declaration.contrasts import ResolvedContrast, resolve_contrast
+from pne.declaration.naming import run_slug
+from pne.declaration.reading import describe, raise_problems, suggest
+from pne.declaration.resolved import ResolvedRow, ResolvedTable, ResolvedTrack
+from pne.declaration.row_config import check_changes
+from pne.declaration.schema import Row, Table, Track
+from pne.declaration.settings import read_settings
+from pne.declaration.stock import merged
 from pne.errors import UserError
-from pne.naming import run_slug
-from pne.reading import describe, raise_problems, suggest
-from pne.resolved import ResolvedRow, ResolvedTable, ResolvedTrack
-from pne.row_config import check_changes
-from pne.settings import read_settings
 from pne.spec import Run, Runtime, identify
-from pne.stock import merged
 
 
 class Resolver:
@@ -33,7 +33,7 @@ class Resolver:
     runtime : Mapping
         Changes to `pne.spec.Runtime`.
     iterations, limit : int or None
-        As `pne.build.RunConfig` takes them.
+        As `pne.declaration.build.RunConfig` takes them.
     """
 
     def __init__(

@@ -8,11 +8,11 @@ from typing import Any
 
 import yaml
 
-from pne.catalogue import read_catalogue
-from pne.declarations import Contrast, Table, Track
+from pne.declaration.catalogue import read_catalogue
+from pne.declaration.reading import raise_problems
+from pne.declaration.schema import Contrast, Table, Track
 from pne.errors import UserError, reports_user_errors
 from pne.files import write_text
-from pne.reading import raise_problems
 from pne.resolve import ResolvedTrack, load_track
 from pne.spec import Run, write_spec
 
@@ -59,7 +59,7 @@ def check_declarations(
             problems += str(error).splitlines()
     raise_problems(problems)
     if build:
-        from pne.build_check import find_mistakes  # imports torch and mmsegmentation
+        from pne.declaration.build_check import find_mistakes  # imports torch and mmsegmentation
 
         raise_problems([line for track in resolved.values() for line in find_mistakes(track, catalogue)])
     return resolved

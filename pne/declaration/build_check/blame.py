@@ -10,8 +10,8 @@ from typing import Any
 
 from mmengine.registry import Registry
 
+from pne.declaration.reading import suggest
 from pne.errors import UserError
-from pne.reading import suggest
 
 KeyPath = tuple[str, ...]
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pne.build import RunConfig
-from pne.declarations import Table
+from pne.declaration.build import RunConfig
+from pne.declaration.schema import Table
 from pne.spec import Run
 
 Values = list[tuple[float, list[str]]]

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pne.declarations import BRANCH_KEYS, Contrast
+from pne.declaration.reading import suggest
+from pne.declaration.schema import BRANCH_KEYS, Contrast
 from pne.errors import UserError
 from pne.options import LOSSES, OptionError, non_default_options
-from pne.reading import suggest
 
 PROJECTION_DEFAULTS = {"channels": 256, "hidden": None, "norm_cfg": None}
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pne.stock import copied
+from pne.declaration.stock import copied
 
 LOADERS = ("train_dataloader", "val_dataloader", "test_dataloader")
 

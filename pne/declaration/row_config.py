@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pne.base_checks import check_loaders, check_model, check_optimiser, check_schedule
-from pne.build import apply_changes
-from pne.canonical import ENVIRONMENT
+from pne.declaration.base_checks import check_loaders, check_model, check_optimiser, check_schedule
+from pne.declaration.build import apply_changes
+from pne.declaration.canonical import ENVIRONMENT
+from pne.declaration.reading import suggest
 from pne.errors import UserError
-from pne.reading import suggest
 
 OPTIONAL = ("custom_hooks",)  # training reads it where it is given
 
@@ -20,7 +20,7 @@ def check_changes(base: Mapping[str, Any], changes: Mapping[str, Any]) -> None:
     base : Mapping
         The composed config of a plain training; its top-level keys, and `OPTIONAL`, are all that may change.
     changes : Mapping
-        Dotted keys and values, as `pne.build.apply_changes` takes them.
+        Dotted keys and values, as `pne.declaration.build.apply_changes` takes them.
 
     Raises
     ------

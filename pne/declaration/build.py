@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pne.base_checks import (
+from pne.declaration.base_checks import (
     HEADS,
     OPTIMISATION,
     check_dataset,
@@ -19,9 +19,9 @@ from pne.base_checks import (
     check_schedule,
     check_schedulers,
 )
-from pne.contrasts import ResolvedContrast
+from pne.declaration.contrasts import ResolvedContrast
+from pne.declaration.stock import copied, merged, pretrained_url, read_inherited
 from pne.errors import UserError
-from pne.stock import copied, merged, pretrained_url, read_inherited
 
 INHERITED = {
     "models": ("model",),
