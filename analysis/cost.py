@@ -1,15 +1,14 @@
-"""How long runs take on the device they are for: measured, rehearsed, or the paper's seconds per iteration."""
+"""What runs take of the device they are for: measured, rehearsed, or the paper's seconds per iteration."""
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Literal
+from typing import Any, Literal
 
 import pandas as pd
 
-from pne.errors import UserError
+from pne.rehearsal.record import Rehearsal, read_content
 from pne.resolve import ResolvedTrack
 from pne.spec import Run
 
@@ -17,14 +16,29 @@ Source = Literal["finished runs", "rehearsals", "the paper"]
 
 
 @dataclass(frozen=True)
-class Cost:
-    """Seconds of one training iteration of a run, and where the number comes from."""
+class Measured:
+    """What a run took.
+
+    Attributes
+    ----------
+    time_s : float
+        Seconds of one training iteration.
+    gpu_memory_mib : float or None
+        Most memory of one GPU; None where no GPU was measured.
+    """
 
     time_s: float
-    source: Source
+    gpu_memory_mib: float | None = None
 
 
-def estimate(track: ResolvedTrack, frame: pd.DataFrame, rehearsals: Mapping[str, float]) -> dict[str, Cost]:
+@dataclass(frozen=True)
+class Cost(Measured):
+    """What a run is expected to take, and where the numbers come from."""
+
+    source: Source = "finished runs"
+
+
+def estimate(track: ResolvedTrack, frame: pd.DataFrame, rehearsals: Mapping[str, Measured]) -> dict[str, Cost]:
     """Estimate every run of a track, as far as something is known.
 
     Parameters
@@ -32,8 +46,8 @@ def estimate(track: ResolvedTrack, frame: pd.DataFrame, rehearsals: Mapping[str,
     track : ResolvedTrack
     frame : DataFrame
         From `analysis.results.collect_runs`.
-    rehearsals : mapping of str to float
-        Run id -> seconds per iteration.
+    rehearsals : mapping of str to Measured
+        By run id.
 
     Returns
     -------
@@ -42,8 +56,8 @@ def estimate(track: ResolvedTrack, frame: pd.DataFrame, rehearsals: Mapping[str,
         rehearsals (alike), then, on the paper's own data sets, the seconds per iteration that the paper prints for the
         model on any data set. Runs of which nothing is known are left out.
     """
-    measured = {row["run"]: float(row["time_s"]) for row in frame.to_dict("records") if not pd.isna(row["time_s"])}
-    sources: list[tuple[Source, Mapping[str, float], Mapping[tuple, float]]] = [
+    measured = {row["run"]: _of_finished(row) for row in frame.to_dict("records") if not pd.isna(row["time_s"])}
+    sources: list[tuple[Source, Mapping[str, Measured], Mapping[tuple, Measured]]] = [
         ("finished runs", measured, _by_kind(track.runs, measured)),
         ("rehearsals", rehearsals, _by_kind(track.runs, rehearsals)),
     ]
@@ -51,34 +65,33 @@ def estimate(track: ResolvedTrack, frame: pd.DataFrame, rehearsals: Mapping[str,
     found = {}
     for key, run in track.runs.items():
         for source, by_run, by_kind in sources:
-            time_s = by_run.get(key, by_kind.get(_kind(run)))
-            if time_s is not None:
-                found[key] = Cost(time_s, source)
+            known = by_run.get(key, by_kind.get(_kind(run)))
+            if known is not None:
+                found[key] = Cost(known.time_s, known.gpu_memory_mib, source)
                 break
         else:
             time_s = printed.get((run.model, run.contrast is not None))
             if time_s is not None:
-                found[key] = Cost(time_s, "the paper")
+                found[key] = Cost(time_s, None, "the paper")
     return found
 
 
-def read_rehearsals(folder: Path) -> dict[str, float]:
-    """Read the seconds per iteration of rehearsed runs, ``<folder>/*.json`` with keys ``run`` and ``time_s``.
+def read_rehearsals(folder: Path) -> dict[str, Measured]:
+    """Read what rehearsals at the runs' own size took, for every run that they stand for.
 
     Raises
     ------
     UserError
-        If a file does not hold both.
+        If a file does not hold a rehearsal.
     """
     found = {}
     for path in sorted(folder.glob("*.json")):
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            found[str(content["run"])] = float(content["time_s"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UserError(
-                f"{path}: expected a rehearsal with run and time_s ({error}); delete it and rehearse again"
-            ) from error
+        record = read_content(path, Rehearsal)
+        on_gpu = record.memory_kind == "cuda_allocated"
+        measured = Measured(record.time_s, record.highest_memory_mib if on_gpu else None)
+        for run in record.runs:
+            found.setdefault(run, measured)
+        found[record.run] = measured
     return found
 
 
@@ -101,12 +114,25 @@ def _kind(run: Run) -> tuple:
     return run.dataset, run.model, None if run.contrast is None else run.contrast["loss"]
 
 
-def _by_kind(runs: Mapping[str, Run], times: Mapping[str, float]) -> dict[tuple, float]:
-    gathered: dict[tuple, list[float]] = {}
-    for key, time_s in times.items():
+def _by_kind(runs: Mapping[str, Run], known: Mapping[str, Measured]) -> dict[tuple, Measured]:
+    gathered: dict[tuple, list[Measured]] = {}
+    for key, measured in known.items():
         if key in runs:
-            gathered.setdefault(_kind(runs[key]), []).append(time_s)
-    return {kind: median(values) for kind, values in gathered.items()}
+            gathered.setdefault(_kind(runs[key]), []).append(measured)
+    return {
+        kind: Measured(median(value.time_s for value in values), highest_memory(values))
+        for kind, values in gathered.items()
+    }
+
+
+def _of_finished(row: Mapping[str, Any]) -> Measured:
+    on_gpu = row["memory_kind"] == "cuda_allocated"
+    return Measured(float(row["time_s"]), float(row["peak_memory_mib"]) if on_gpu else None)
+
+
+def highest_memory(costs: Iterable[Measured]) -> float | None:
+    """Return the most memory of a GPU that any of them took, in MiB; None if none is known."""
+    return max((cost.gpu_memory_mib for cost in costs if cost.gpu_memory_mib is not None), default=None)
 
 
 def total_hours(runs: Iterable[str], track: ResolvedTrack, costs: Mapping[str, Cost]) -> tuple[float, int]:

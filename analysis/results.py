@@ -28,6 +28,7 @@ COLUMNS = (
     "images",
     "time_s",
     "peak_memory_mib",
+    "memory_kind",
     "weight_std",
     "healthy",
     "active_fraction",
@@ -105,6 +106,7 @@ def _of_training(train: TrainResult, code_sha256: str | None) -> dict[str, Any]:
     return {
         "time_s": train.time_s,
         "peak_memory_mib": train.peak_memory_mib,
+        "memory_kind": train.memory_kind,
         "weight_std": None if contrast is None else contrast.final_statistics.get("weight_std"),
         "healthy": None if contrast is None else contrast.healthy,
         "active_fraction": None if contrast is None else contrast.active_fraction,

@@ -14,12 +14,14 @@ import pytest
 
 from analysis import help as help_command
 from analysis import plan, runs, status
-from analysis.cost import estimate, read_rehearsals
+from analysis.cost import Measured, estimate, read_rehearsals
 from analysis.results import collect_runs
 from pne.engine.failures import DivergenceError
 from pne.engine.progress import Progress
 from pne.errors import UserError
+from pne.rehearsal.record import EvaluationCost, Rehearsal, Request, record_path, write_content
 from pne.resolve import load_track
+from pne.results import TrainResult, read_result
 
 COMMANDS = (plan, status, runs)
 
@@ -74,23 +76,84 @@ def test_hours_come_from_the_runs_then_rehearsals_then_the_paper(tmp_path, in_re
     frame = collect_runs(paper.runs.values())
     assert (estimate(paper, frame, {})[base].time_s, estimate(paper, frame, {})[base].source) == (1.92, "the paper")
     assert estimate(paper, frame, {})[pne].time_s == 2.43
-    rehearsed = estimate(paper, frame, {base: 0.5})
-    assert (rehearsed[base].time_s, rehearsed[base].source) == (0.5, "rehearsals")
+    rehearsals = {base: Measured(0.5, 9000.0)}
+    rehearsed = estimate(paper, frame, rehearsals)[base]
+    assert (rehearsed.time_s, rehearsed.gpu_memory_mib, rehearsed.source) == (0.5, 9000.0, "rehearsals")
     finish(paper.runs[base], time_s=0.4)
-    measured = estimate(paper, collect_runs(paper.runs.values()), {base: 0.5})
-    assert (measured[base].time_s, measured[base].source) == (0.4, "finished runs")
+    measured = estimate(paper, collect_runs(paper.runs.values()), rehearsals)[base]
+    assert (measured.time_s, measured.gpu_memory_mib, measured.source) == (0.4, None, "finished runs")
+    finish(paper.runs[base], time_s=0.4, memory_kind="cuda_allocated", peak_memory_mib=9500.0)
+    assert estimate(paper, collect_runs(paper.runs.values()), {})[base].gpu_memory_mib == 9500.0
     # Printed times are of the paper's data and machine; a stand-in track takes none of them.
     quick = load_track("quick", results=tmp_path)
     assert estimate(quick, collect_runs(quick.runs.values()), {}) == {}
 
 
-def test_rehearsals_are_read_and_checked(tmp_path):
-    (tmp_path / "a.json").write_text(json.dumps({"run": "a", "time_s": 0.25, "peak_memory_mib": 900}))
-    assert read_rehearsals(tmp_path) == {"a": 0.25}
+@pytest.fixture
+def write_rehearsal(quick, finish, tmp_path):
+    """Return a function that writes the record of a rehearsal of the first of some runs, which stands for them all."""
+    run = next(iter(quick.runs.values()))
+    finish(run)
+    provenance = read_result(run.directory / "train.json", TrainResult).provenance
+
+    def write(track: str, runs: list[str], memory_mib: float, memory_kind: str = "cuda_allocated") -> Path:
+        path = record_path(tmp_path, track, runs[0], reduced=False)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        request = Request(
+            runs=runs,
+            config_sha256="0" * 64,
+            evaluations=["single_scale"],
+            images=2,
+            gpus=1,
+            initial_weights="random",
+            reduced=False,
+        )
+        content = Rehearsal(
+            run=runs[0],
+            runs=runs,
+            iterations=20,
+            batch_size=8,
+            crop_size=(512, 1024),
+            time_s=0.25,
+            peak_memory_mib=memory_mib,
+            memory_kind=memory_kind,
+            losses={"loss_ce": 1.0},
+            evaluations={"single_scale": EvaluationCost(images=2, time_s=0.1, peak_memory_mib=100.0)},
+            wall_s=9.0,
+            request=request,
+            provenance=provenance,
+        )
+        write_content(path, content)
+        return path.parent
+
+    return write
+
+
+def test_rehearsals_are_read_for_every_run_they_stand_for_and_checked(write_rehearsal, tmp_path):
+    folder = write_rehearsal("quick", ["a", "b"], 900.0)
+    write_rehearsal("quick", ["c"], 900.0, "resident_set")
+    assert read_rehearsals(folder) == {"a": Measured(0.25, 900.0), "b": Measured(0.25, 900.0), "c": Measured(0.25)}
     assert read_rehearsals(tmp_path / "none") == {}
-    (tmp_path / "b.json").write_text("{}")
-    with pytest.raises(UserError, match=r"b\.json: expected a rehearsal"):
-        read_rehearsals(tmp_path)
+    (folder / "d.json").write_text("{}")
+    with pytest.raises(UserError, match=r"d\.json: does not hold a rehearsal"):
+        read_rehearsals(folder)
+
+
+def test_the_plan_names_the_gpu_that_holds_the_largest_run(write_rehearsal, in_repository, tmp_path, capsys):
+    plan.main(["--track", "paper", "--results", str(tmp_path)])
+    text = capsys.readouterr().out
+    assert "GPU GiB" not in text
+    assert "What memory a GPU needs is not known until runs were rehearsed on one." in text
+    rows = load_track("paper").tables["positive_weights"].rows
+    names = [rows[name].runs[0] for name in ("without", "logit", "softmax")]
+    write_rehearsal("paper", names, 30 * 1024.0)
+    plan.main(["--track", "paper", "--results", str(tmp_path)])
+    lines = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines() if line.strip()}
+    assert lines["table"][-2:] == ["GPU", "GiB"]
+    assert lines["positive_weights"][-1] == "40"  # 30 GiB, a tenth for the allocator and the driver's context
+    assert lines["construction"][-1] == "40+"
+    assert lines["coco_stuff"][-1] == "?"
+    assert lines["all"][-1] == "40+"
 
 
 def test_status_tells_the_states_apart(quick, finish, tmp_path, capsys):
