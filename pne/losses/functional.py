@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
-from pne.losses.similarity import ABSENT, BLOCK, product
+from pne.losses.similarity import ABSENT, product
+from pne.losses.stored import StoredSimilarities
 
 __all__ = ["asymmetric_terms", "contrast_with_batch", "contrast_with_memory", "pixel_contrast", "pne_terms"]
 
@@ -118,8 +118,7 @@ def contrast_with_memory(
 ) -> tuple[Tensor, ...]:
     """Contrast vectors with stored ones; see `pixel_contrast`.
 
-    The similarities with all stored vectors never exist at once: the rows of the memory are taken in blocks, and
-    computed again for the gradient where there are several.
+    The similarities with all stored vectors never exist at once. The gradient has no second derivatives.
 
     Parameters
     ----------
@@ -137,38 +136,19 @@ def contrast_with_memory(
     memory = memory.detach()
     if filled is None:
         filled = torch.ones(memory.shape[:2], dtype=torch.bool, device=memory.device)
-    own = classes.unsqueeze(1) == torch.arange(len(memory), device=classes.device)  # (M, C)
-    rows = max(1, BLOCK // max(1, len(vectors) * len(memory)))
-    blocks = zip(memory.split(rows, 1), filled.split(rows, 1), strict=True)
-    if rows >= memory.shape[1] or not vectors.requires_grad:
-        parts = [_block(vectors, classes, own, *block, temperature) for block in blocks]
-    else:
-        parts = [
-            checkpoint(
-                _block, vectors, classes, own, *block, temperature, use_reentrant=False, preserve_rng_state=False
-            )
-            for block in blocks
-        ]
-    repulsions, similarities, sums = zip(*parts, strict=True)
-    repulsion = torch.logsumexp(torch.stack(repulsions, 1), 1, keepdim=True)
-    similarity = torch.cat(similarities, 1)  # (M, R) with the rows of the vector's class
+    repulsion, own = StoredSimilarities.apply(vectors / temperature, classes, memory, filled)
     positive = filled[classes] & valid.unsqueeze(1)
-    term = _masked_mean(_softplus(repulsion - similarity / temperature), positive)
+    term = _masked_mean(_softplus(repulsion.unsqueeze(1) - own), positive)
+    similarity = _masked_mean(own.detach() * temperature, positive)
+    return term, positive.any(1), similarity, _negative_similarity(vectors.detach(), classes, memory, filled) * valid
+
+
+def _negative_similarity(vectors: Tensor, classes: Tensor, memory: Tensor, filled: Tensor) -> Tensor:
+    """Mean dot product, (M,), with all stored vectors of other classes: that with their mean."""
+    total = (filled.unsqueeze(1).to(memory.dtype) @ memory).squeeze(1)  # (C, D)
     count = filled.sum(1)
-    negatives = (count.sum() - count[classes]).clamp(min=1)
-    negative_similarity = torch.stack(sums, 1).sum(1) / negatives * valid
-    return term, positive.any(1), _masked_mean(similarity.detach(), positive), negative_similarity
-
-
-def _block(
-    vectors: Tensor, classes: Tensor, own: Tensor, memory: Tensor, filled: Tensor, temperature: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    classes_in_memory, rows, dim = memory.shape
-    similarity = product(vectors, memory.reshape(-1, dim).T).view(-1, classes_in_memory, rows)
-    negative = filled & ~own.unsqueeze(2)
-    repulsion = torch.logsumexp((similarity / temperature).masked_fill(~negative, ABSENT).flatten(1), 1)
-    index = classes.view(-1, 1, 1).expand(-1, 1, rows)
-    return repulsion, similarity.gather(1, index).squeeze(1), (similarity.detach() * negative).sum((1, 2))
+    others = total.sum(0) - total[classes]
+    return (vectors * others).sum(1) / (count.sum() - count[classes]).clamp(min=1)
 
 
 def _masked_mean(values: Tensor, mask: Tensor) -> Tensor:

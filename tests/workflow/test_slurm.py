@@ -21,7 +21,7 @@ PROFILE = ("--workflow-profile", "profiles/slurm", "--slurm-init-seconds-before-
 DEVICE = "device=auto"  # asks for a GPU; torch finds none behind the fake ones and takes the CPU
 ITERATIONS = 6
 SHORT = f"iterations={ITERATIONS}"
-LIMIT_S = 280
+LIMIT_S = 500
 MARKED = "slurm"
 
 
@@ -44,7 +44,7 @@ class Workflow:
         return self.process.wait(timeout=LIMIT_S + 30)
 
 
-def wait_for(condition, what: str, seconds: float = 120):
+def wait_for(condition, what: str, seconds: float = 240):
     """Wait until something is there and return it."""
     end = time.monotonic() + seconds
     while not (found := condition()):

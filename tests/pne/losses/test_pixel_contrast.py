@@ -52,7 +52,7 @@ def test_a_memory_in_blocks_equals_one_at_once(monkeypatch):
     classes = torch.tensor([4, 0, 0])
     value = pixel_contrast(anchors, classes, memory)
     (gradient,) = torch.autograd.grad(value, anchors)
-    monkeypatch.setattr("pne.losses.functional.BLOCK", 12 * 5 * 3)
+    monkeypatch.setattr("pne.losses.stored.BLOCK", 12 * 5 * 3)
     again = pixel_contrast(anchors, classes, memory)
     torch.testing.assert_close(again, value)
     torch.testing.assert_close(torch.autograd.grad(again, anchors)[0], gradient)
