@@ -61,7 +61,7 @@ test-cluster: .venv/.ready ## the SLURM profile on a real SLURM of this machine 
 
 .PHONY: rehearse-fixtures
 rehearse-fixtures: .venv/.ready ## two iterations of every run of the paper track on small real images, on the CPU
-	@$(BIN)/python -m pytest -m slow tests/pne/test_rehearse.py $(ARGS)
+	@$(BIN)/python -m pytest -s -m slow tests/pne/test_rehearse.py $(ARGS)
 
 .PHONY: bench
 bench: .venv/.ready ## what the losses and the analysis cost, on this machine's CPU when it is idle

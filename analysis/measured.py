@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from analysis.cells import Cell, CellKind, write_number
-from analysis.external import ExternalScore
+from analysis.external import ExternalScore, unplaced
 from analysis.latex_text import quote
 from analysis.measure import Measurements, Series
 from analysis.measured_texts import batch_text, caption, remarks
@@ -94,7 +94,11 @@ def _measured_column(
     cells = {}
     for key, row in table.rows.items():
         cells[key] = _cell(series[key], side, column, None if row.baseline is None else series[row.baseline])
-        notes = () if series[key] is None or side.side == "external" else _condition_notes(table, row, measurements)
+        notes = ()
+        if series[key] is not None and side.side != "external":
+            notes = _condition_notes(table, row, measurements)
+            if column.metric == "time_s" and row.baseline is not None:
+                notes += _timing_notes(row, table.rows[row.baseline], measurements)
         cells[key] = replace(cells[key], notes=cells[key].notes + notes)
     return _bold_best(table, cells, series) if column.bold else cells
 
@@ -124,7 +128,9 @@ def _external_series(table: ResolvedTable, key: str, track: ResolvedTrack, score
     runs = tuple(table.rows[key].runs.values())
     found = [score for score in scores if score.belongs_to(track.name, table.key, key, runs)]
     if not found:
-        return Series(asked=1, notes=(NO_SCORE,))
+        others = unplaced(scores, track)
+        elsewhere = f" Scores are entered for other runs: {quote(', '.join(others))}." if others else ""
+        return Series(asked=1, notes=(NO_SCORE + elsewhere,))
     score = found[-1]
     note = f"Evaluation server, {score.date.isoformat()}: {quote(score.url)}"
     return Series({0: score.miou}, asked=1, notes=(note,))
@@ -172,6 +178,15 @@ def _condition_notes(table: ResolvedTable, row: ResolvedRow, measurements: Measu
     usual = counts.most_common(1)[0][0]
     others = sorted(measurements.condition(row, "batch") - {usual})
     return tuple(f"Trained with {batch_text(other)}; most of the table: {batch_text(usual)}." for other in others)
+
+
+def _timing_notes(row: ResolvedRow, baseline: ResolvedRow, measurements: Measurements) -> tuple[str, ...]:
+    """Say where the times of a row and of its baseline were not taken on equal devices."""
+    own, other = (measurements.condition(which, "device") for which in (row, baseline))
+    if own == other or not own or not other:
+        return ()
+    devices = [quote(" and ".join(sorted(names))) for names in (own, other)]
+    return (f"Timed on {devices[0]}, but the baseline on {devices[1]}: the two cannot be compared.",)
 
 
 def _bold_best(

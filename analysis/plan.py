@@ -81,7 +81,7 @@ def describe(table: pd.DataFrame, track: ResolvedTrack, costs: Mapping[str, Cost
     sources = Counter(cost.source for cost in costs.values())
     if sources:
         named = ", ".join(f"{source} ({number} runs)" for source, number in sources.items())
-        lines.append(f"Hours of training on one device, without evaluation, from seconds per iteration of: {named}.")
+        lines.append(f"Device hours of training, without evaluation, from the seconds per iteration of: {named}.")
     if len(costs) < len(track.runs):
         hint = "rehearse them, or finish a first one" if track.declaration.comparable else "finish a first one"
         lines.append(f"No seconds per iteration are known for {len(track.runs) - len(costs)} runs ({hint}).")

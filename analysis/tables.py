@@ -61,7 +61,7 @@ def measured_tables(args: argparse.Namespace) -> list[Path]:
             raise UserError(f"track {track.name}: table {name} is not offered: {track.tables[name].reason}")
     names = _chosen(args.table, offered, f"track {track.name}")
     measurements = Measurements(read_results(track))
-    scores = load_external(args.experiments / "external.yaml")
+    scores = load_external(args.experiments / "external.yaml", track)
     folder = args.results / track.name / "tables"
     paths = []
     for name in names:

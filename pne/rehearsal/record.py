@@ -31,7 +31,10 @@ class Request(_Strict):
     config_sha256: str = Field(description="Hash of the config that is rehearsed.")
     evaluations: list[str]
     images: int = Field(ge=1, description="Test images to score.")
+    device: str = Field(description="As asked for: auto, cpu, cuda ...")
     gpus: int = Field(ge=1)
+    workers: int = Field(ge=0)
+    threads: int = Field(ge=1)
     micro_batch: int | None = Field(default=None, ge=1, description="Most images per forward pass.")
     initial_weights: Literal["random", "declared"]
     reduced: bool = Field(description="Whether crop or batch are not the run's own: no measure of its cost.")

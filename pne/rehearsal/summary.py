@@ -34,8 +34,9 @@ def summarise(records: Sequence[Rehearsal], runs: Mapping[str, Run], failures: M
 
 
 def hours(record: Rehearsal, runs: Mapping[str, Run]) -> float:
-    """Hours of training, without evaluation, of all runs that a record stands for."""
-    return sum(runs[run].iterations * record.time_s for run in record.runs if run in runs) / 3600
+    """Device hours of training, without evaluation, of all runs that a record stands for."""
+    iterations = sum(runs[run].iterations for run in record.runs if run in runs)
+    return iterations * record.time_s * record.provenance.world_size / 3600
 
 
 def _row(record: Rehearsal, runs: Mapping[str, Run]) -> tuple[str, ...]:
@@ -58,7 +59,8 @@ def _totals(records: Sequence[Rehearsal], runs: Mapping[str, Run]) -> Iterable[s
         devices = sorted({record.provenance.device for record in whole})
         stood_for = sum(run in runs for record in whole for run in record.runs)
         total = sum(hours(record, runs) for record in whole)
-        yield f"{total:.0f} hours of training for {stood_for} runs on {' or '.join(devices)}, without evaluation."
+        where = " or ".join(devices)
+        yield f"{total:.0f} device hours of training for {stood_for} runs on {where}, without evaluation."
     on_gpu = [record.highest_memory_mib for record in whole if record.memory_kind == "cuda_allocated"]
     if on_gpu:
         size = memory_class(max(on_gpu))

@@ -2,8 +2,9 @@
 
 import pytest
 
-from analysis.external import load_external
+from analysis.external import load_external, unplaced
 from pne.errors import UserError
+from pne.resolve import load_track
 
 GOOD = "scores:\n  - {table: cityscapes, row: deeplabv3, miou: 78.1, date: 2026-01-31, url: https://example.org}\n"
 
@@ -38,12 +39,24 @@ def test_the_file_of_the_repository_is_read(repository):
         ("date: 2026-01-31", "date: soon", r"scores\[0\]\.date"),
         ("miou", "mIoU", r"scores\[0\]\.(miou|mIoU)"),
         ("scores:", "score:", "expected one key, scores"),
+        ("scores:\n", "scores:\n" + GOOD.splitlines()[1] + "\n", r"scores\[1\]: a second score of paper\.cityscapes"),
+        ("table: cityscapes", "table: cityscape", r"scores\[0\]\.table: no table 'cityscape'; .*cityscapes"),
+        ("row: deeplabv3", "row: deeplabv", r"scores\[0\]\.row: table cityscapes has no row 'deeplabv'; .*deeplabv3"),
         ("{table", "{{table", "YAML"),
     ],
 )
-def test_wrong_entries_are_one_clear_error(tmp_path, old, new, message):
+def test_wrong_entries_are_one_clear_error(tmp_path, in_repository, old, new, message):
     path = tmp_path / "external.yaml"
     path.write_text(GOOD.replace(old, new, 1))
     with pytest.raises(UserError, match=message) as error:
-        load_external(path)
+        load_external(path, load_track("paper", tables=["cityscapes"]))
     assert str(path) in str(error.value)
+
+
+def test_scores_of_runs_that_are_not_there_are_told(tmp_path, in_repository):
+    paper = load_track("paper", tables=["cityscapes"])
+    run = paper.tables["cityscapes"].rows["deeplabv3"].runs[0]
+    path = tmp_path / "external.yaml"
+    entry = "  - {{run: {}, miou: 79.3, date: 2026-01-31, url: https://example.org}}\n"
+    path.write_text("scores:\n" + entry.format(run) + entry.format(f"{run}x"))
+    assert unplaced(load_external(path, paper), paper) == (f"{run}x",)

@@ -193,6 +193,18 @@ def test_an_evaluation_of_other_weights_is_marked(quick, finish):
     assert "Outdated" in cell(printed(quick, "contrast_form"), "base_r50").notes[0]
 
 
+def test_times_of_a_row_and_its_baseline_on_other_devices_say_so(quick, finish):
+    finish(run_of(quick, "cityscapes", "deeplabv3"), device="A100")
+    finish(run_of(quick, "cityscapes", "deeplabv3_pne"), device="V100")
+    finish(run_of(quick, "cityscapes", "hrnet"), device="V100")
+    finish(run_of(quick, "cityscapes", "hrnet_pne"), device="V100")
+    table = printed(quick, "cityscapes")
+    (note,) = cell(table, "deeplabv3_pne", "time").notes
+    assert note == "Timed on V100, but the baseline on A100: the two cannot be compared."
+    assert cell(table, "hrnet_pne", "time").notes == ()
+    assert cell(table, "deeplabv3_pne", "val").notes == ()
+
+
 def test_time_and_weight_deviation_come_from_training(quick, finish):
     finish(run_of(quick, "cityscapes", "deeplabv3"), time_s=0.25)
     table = printed(quick, "cityscapes")

@@ -76,14 +76,16 @@ def test_hours_come_from_the_runs_then_rehearsals_then_the_paper(tmp_path, in_re
     frame = collect_runs(paper.runs.values())
     assert (estimate(paper, frame, {})[base].time_s, estimate(paper, frame, {})[base].source) == (1.92, "the paper")
     assert estimate(paper, frame, {})[pne].time_s == 2.43
-    rehearsals = {base: Measured(0.5, 9000.0)}
+    rehearsals = {base: Measured(0.5, "H100", 9000.0)}
     rehearsed = estimate(paper, frame, rehearsals)[base]
-    assert (rehearsed.time_s, rehearsed.gpu_memory_mib, rehearsed.source) == (0.5, 9000.0, "rehearsals")
+    assert (rehearsed.time_s, rehearsed.gpu_memory_mib, rehearsed.source) == (0.5, 9000.0, "rehearsals on H100")
     finish(paper.runs[base], time_s=0.4)
     measured = estimate(paper, collect_runs(paper.runs.values()), rehearsals)[base]
-    assert (measured.time_s, measured.gpu_memory_mib, measured.source) == (0.4, None, "finished runs")
+    assert (measured.time_s, measured.gpu_memory_mib, measured.source) == (0.4, None, "finished runs on made up")
     finish(paper.runs[base], time_s=0.4, memory_kind="cuda_allocated", peak_memory_mib=9500.0)
     assert estimate(paper, collect_runs(paper.runs.values()), {})[base].gpu_memory_mib == 9500.0
+    finish(paper.runs[base], time_s=0.4, world_size=4)
+    assert estimate(paper, collect_runs(paper.runs.values()), {})[base].time_s == pytest.approx(1.6)  # device seconds
     # Printed times are of the paper's data and machine; a stand-in track takes none of them.
     quick = load_track("quick", results=tmp_path)
     assert estimate(quick, collect_runs(quick.runs.values()), {}) == {}
@@ -96,7 +98,9 @@ def write_rehearsal(quick, finish, tmp_path):
     finish(run)
     provenance = read_result(run.directory / "train.json", TrainResult).provenance
 
-    def write(track: str, runs: list[str], memory_mib: float, memory_kind: str = "cuda_allocated") -> Path:
+    def write(
+        track: str, runs: list[str], memory_mib: float, memory_kind: str = "cuda_allocated", gpus: int = 1
+    ) -> Path:
         path = record_path(tmp_path, track, runs[0], reduced=False)
         path.parent.mkdir(parents=True, exist_ok=True)
         request = Request(
@@ -104,7 +108,10 @@ def write_rehearsal(quick, finish, tmp_path):
             config_sha256="0" * 64,
             evaluations=["single_scale"],
             images=2,
-            gpus=1,
+            device="auto",
+            gpus=gpus,
+            workers=0,
+            threads=1,
             initial_weights="random",
             reduced=False,
         )
@@ -121,7 +128,7 @@ def write_rehearsal(quick, finish, tmp_path):
             evaluations={"single_scale": EvaluationCost(images=2, time_s=0.1, peak_memory_mib=100.0)},
             wall_s=9.0,
             request=request,
-            provenance=provenance,
+            provenance=provenance.model_copy(update={"world_size": gpus}),
         )
         write_content(path, content)
         return path.parent
@@ -132,10 +139,13 @@ def write_rehearsal(quick, finish, tmp_path):
 def test_rehearsals_are_read_for_every_run_they_stand_for_and_checked(write_rehearsal, tmp_path):
     folder = write_rehearsal("quick", ["a", "b"], 900.0)
     write_rehearsal("quick", ["c"], 900.0, "resident_set")
-    assert read_rehearsals(folder) == {"a": Measured(0.25, 900.0), "b": Measured(0.25, 900.0), "c": Measured(0.25)}
+    write_rehearsal("quick", ["d"], 500.0, gpus=4)
+    gpu = Measured(0.25, "made up", 900.0)
+    of_four = Measured(1.0, "made up", 500.0)
+    assert read_rehearsals(folder) == {"a": gpu, "b": gpu, "c": Measured(0.25, "made up"), "d": of_four}
     assert read_rehearsals(tmp_path / "none") == {}
-    (folder / "d.json").write_text("{}")
-    with pytest.raises(UserError, match=r"d\.json: does not hold a rehearsal"):
+    (folder / "e.json").write_text("{}")
+    with pytest.raises(UserError, match=r"e\.json: does not hold a rehearsal"):
         read_rehearsals(folder)
 
 

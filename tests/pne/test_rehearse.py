@@ -199,7 +199,7 @@ def test_one_file_speaks_for_all_runs_of_a_group(rehearsed: Path, quick, sweep: 
 def test_the_plan_finds_the_seconds(rehearsed: Path) -> None:
     (path,) = (rehearsed / "quick/rehearsals").glob("*.json")
     record = read_content(path, Rehearsal)
-    assert read_rehearsals(path.parent) == dict.fromkeys(record.runs, Measured(record.time_s))
+    assert read_rehearsals(path.parent) == dict.fromkeys(record.runs, Measured(record.time_s, record.provenance.device))
 
 
 def test_nothing_of_the_runs_themselves_is_touched(rehearsed: Path, sweep: list[str]) -> None:

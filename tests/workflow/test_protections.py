@@ -46,6 +46,11 @@ def test_a_caption_prints_its_table_and_trains_nothing(finished: Checkout) -> No
     assert plan.of("print") == {"construction"}
 
 
+def test_an_entered_score_prints_tables_and_claims_and_trains_nothing(finished: Checkout) -> None:
+    append_comment(finished / "experiments/external.yaml")
+    assert set(finished.plan("tables", "claims").jobs) == {"table", "tables", "judge", "claims"}
+
+
 def test_a_table_script_prints_tables_and_trains_nothing(finished: Checkout) -> None:
     append_comment(finished / "analysis/latex.py")
     assert set(finished.plan().jobs) == {"table", "tables"}

@@ -3,6 +3,8 @@
 FORMATS = ("tex", "csv", "md")
 TABLES = [name for name, table in TRACK.tables.items() if table.available]
 CLAIMS = [f"results/{TRACK.name}/claims/claims.{suffix}" for suffix in ("md", "csv", "json")]
+# Scores entered by hand; a table is printed anew when they change.
+EXTERNAL = [path for path in ["experiments/external.yaml"] if Path(path).exists()]
 # Tables that the jobs of this call lead to; filled while Snakemake collects the inputs of rule `table`.
 REQUESTED = set()
 
@@ -45,7 +47,7 @@ rule table:
     input:
         results=requested_results,
         retrained=lambda wildcards: retrained(runs_of(TRACK.tables[wildcards.table])),
-        declarations=["experiments/tables/{table}.yaml", f"experiments/tracks/{TRACK.name}.yaml"],
+        declarations=["experiments/tables/{table}.yaml", f"experiments/tracks/{TRACK.name}.yaml", *EXTERNAL],
         scripts=ANALYSIS,
     output:
         [ensure(file, non_empty=True) for file in table_files("{table}", "{track}")],
@@ -96,7 +98,7 @@ rule judge:
     input:
         results=results_of(RUNS),
         retrained=retrained(RUNS),
-        declarations="experiments/claims.yaml",
+        declarations=["experiments/claims.yaml", *EXTERNAL],
         scripts=ANALYSIS,
     output:
         [ensure(file, non_empty=True) for file in CLAIMS],
