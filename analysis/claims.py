@@ -14,7 +14,7 @@ from analysis.command import read_results, resolve, track_parser
 from analysis.external import load_external
 from analysis.latex_text import to_plain
 from analysis.measure import Measurements
-from analysis.verdicts import Judge, Outcome, combine
+from analysis.verdicts import NO_INTERVAL, Judge, Outcome, combine
 from pne.declaration.catalogue import read_catalogue
 from pne.errors import reports_user_errors
 from pne.files import write_text
@@ -22,15 +22,20 @@ from pne.resolve import ResolvedTrack
 
 Judged = Mapping[str, tuple[Claim, list[Outcome]]]
 
-_HEAD = """# Claims of the paper, held against its own numbers and against measured ones
-
-Track `{track}`: {title}. {comparable}
-
-**held**: the whole 95 % interval keeps the bound; **not held**: the whole interval is beyond it; **undecided**: the
-interval contains the bound. Intervals come from a bootstrap over test images, paired between runs, and over seeds where
-there are several; with one seed they say nothing about the randomness of training. A bound other than 0 is a size, and
-sizes are compared on the paper's own data sets alone. *Published* is the verdict on the paper's printed numbers.
-"""
+# Read above the verdicts, in Markdown and on the report's page.
+EXPLANATIONS = {
+    "held": "the whole 95 % interval keeps the bound",
+    "not held": "the whole interval is beyond it",
+    "undecided": f"the interval contains the bound, or there is none ({NO_INTERVAL})",
+    "not comparable": "a bound other than 0 is a size, and sizes are compared on the paper's own data sets alone",
+    "not measured": "runs behind it are missing",
+}
+REMARKS = (
+    "Intervals of mIoU come from a bootstrap over test images, paired between runs; with one seed they say nothing "
+    "about the randomness of training. With several seeds these are resampled too, and what they add is widened as "
+    "Student's t asks for so few. Any other quantity has an interval over seeds only, hence none with one seed. "
+    "Published: the verdict on the paper's printed numbers, taken as exact."
+)
 
 
 def as_records(judged: Judged) -> list[dict[str, Any]]:
@@ -38,7 +43,7 @@ def as_records(judged: Judged) -> list[dict[str, Any]]:
     records = []
     for key, (claim, outcomes) in judged.items():
         for index, outcome in enumerate(outcomes):
-            found = outcome.measured
+            found = outcome.interval
             records.append(
                 {
                     "claim": key,
@@ -48,11 +53,12 @@ def as_records(judged: Judged) -> list[dict[str, Any]]:
                     "maximum": outcome.check.maximum,
                     "published": outcome.published,
                     "published_verdict": outcome.published_verdict,
-                    "measured": None if found is None else found.estimate,
+                    "measured": outcome.measured,
                     "low": None if found is None else found.low,
                     "high": None if found is None else found.high,
                     "seeds": outcome.seeds,
                     "verdict": outcome.verdict,
+                    "reason": outcome.reason,
                     "paper": " ".join(claim.paper),
                     "remarks": " ".join(map(to_plain, outcome.remarks)),
                 }
@@ -76,7 +82,7 @@ def describe_check(outcome: Outcome) -> str:
 
 
 def render_json(judged: Judged, track: ResolvedTrack) -> str:
-    """Write all claims with their checks."""
+    """Write all claims with their checks, and what is behind them: all that a reader of the verdicts needs."""
     records = as_records(judged)
     claims = {
         key: {
@@ -85,11 +91,30 @@ def render_json(judged: Judged, track: ResolvedTrack) -> str:
             "note": claim.note,
             "published_verdict": combine(outcome.published_verdict for outcome in outcomes),
             "verdict": combine(outcome.verdict for outcome in outcomes),
-            "checks": [record for record in records if record["claim"] == key],
+            "seeds": min(outcome.seeds for outcome in outcomes),
+            "checks": [
+                {
+                    **record,
+                    "bounds": bounds_of(outcome),
+                    "published_text": write_published(outcome),
+                    "measured_text": write_measured(outcome),
+                    "cells": [place._asdict() for place in outcome.places],
+                }
+                for record, outcome in zip(
+                    (record for record in records if record["claim"] == key), outcomes, strict=True
+                )
+            ],
         }
         for key, (claim, outcomes) in judged.items()
     }
-    content = {"track": track.name, "comparable": track.declaration.comparable, "claims": claims}
+    content = {
+        "track": track.name,
+        "comparable": track.declaration.comparable,
+        "about": about_track(track),
+        "explanations": EXPLANATIONS,
+        "remarks": REMARKS,
+        "claims": claims,
+    }
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -105,13 +130,14 @@ def render_csv(judged: Judged) -> str:
 
 def render_markdown(judged: Judged, track: ResolvedTrack) -> str:
     """Write an overview and, below it, every check with its numbers."""
-    declaration = track.declaration
-    comparable = (
-        "Measured on the paper's data sets."
-        if declaration.comparable
-        else "Other data or shorter runs than the paper's: only signs are compared, sizes are not."
-    )
-    lines = [_HEAD.format(track=track.name, title=declaration.title.rstrip("."), comparable=comparable)]
+    lines = [
+        "# Claims of the paper, held against its own numbers and against measured ones",
+        "",
+        about_track(track),
+        "",
+    ]
+    lines += [f"- **{verdict}**: {meaning}" for verdict, meaning in EXPLANATIONS.items()]
+    lines += ["", REMARKS, ""]
     lines += ["| claim | in the paper | published | measured | seeds |", "| :-- | :-- | :-- | :-- | :-: |"]
     for claim, outcomes in judged.values():
         labels = ", ".join(f"`{label}`" for label in claim.paper)
@@ -130,21 +156,46 @@ def render_markdown(judged: Judged, track: ResolvedTrack) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _check_line(outcome: Outcome) -> str:
-    check, found = outcome.check, outcome.measured
-    bounds = [
+def about_track(track: ResolvedTrack) -> str:
+    """Say what was measured and whether the paper's sizes may be compared with it."""
+    comparable = (
+        "Measured on the paper's data sets."
+        if track.declaration.comparable
+        else "Other data or shorter runs than the paper's: only signs are compared, sizes are not."
+    )
+    return f"Track {track.name}: {track.declaration.title.rstrip('.')}. {comparable}"
+
+
+def bounds_of(outcome: Outcome) -> str:
+    """Write the bounds of a check."""
+    check = outcome.check
+    return ", ".join(
         f"{'>' if sign == '≥' and bound == 0 else '<' if bound == 0 else sign} {bound:g}"
         for sign, bound in (("≥", check.minimum), ("≤", check.maximum))
         if bound is not None
-    ]
-    published = "–" if outcome.published is None else f"{outcome.published:.4g} ({outcome.published_verdict})"
-    if found is None:
-        measured = "–"
-    elif found.low == found.high:
-        measured = f"{found.estimate:.3g}, n = {outcome.seeds}"
-    else:
-        measured = f"{found.estimate:.3g} [{found.low:.3g}, {found.high:.3g}], n = {outcome.seeds}"
-    return f"| {describe_check(outcome)} | {', '.join(bounds)} | {published} | {measured} | {outcome.verdict} |"
+    )
+
+
+def write_published(outcome: Outcome) -> str:
+    """Write the quantity in the paper's numbers."""
+    return "–" if outcome.published is None else f"{outcome.published:.4g}".replace("-", "−")
+
+
+def write_measured(outcome: Outcome) -> str:
+    """Write the measured quantity with its interval and number of seeds."""
+    if outcome.measured is None:
+        return "–"
+    found = outcome.interval
+    limits = "" if found is None else f" [{found.low:.3g}, {found.high:.3g}]"
+    return f"{outcome.measured:.3g}{limits}, n = {outcome.seeds}".replace("-", "−")
+
+
+def _check_line(outcome: Outcome) -> str:
+    published = write_published(outcome)
+    published += "" if outcome.published is None else f" ({outcome.published_verdict})"
+    verdict = outcome.verdict + (f" ({outcome.reason})" if outcome.reason else "")
+    cells = [describe_check(outcome), bounds_of(outcome), published, write_measured(outcome), verdict]
+    return f"| {' | '.join(cells)} |"
 
 
 def parser() -> argparse.ArgumentParser:

@@ -1,10 +1,14 @@
 """How sure a difference of mIoU is: a paired bootstrap over test images and, with several seeds, over seeds."""
 
-from collections.abc import Sequence
+import zipfile
+import zlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
+from scipy.stats import norm, t
 
 from pne.errors import UserError
 
@@ -54,7 +58,7 @@ def read_counts(path: Path) -> ImageCounts:
                 data[key].astype(np.int64) for key in ("image", "true", "predicted", "count")
             )
             names = tuple(data["names"].tolist())
-    except (OSError, ValueError, KeyError, EOFError) as error:
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise UserError(f"{path}: no readable confusion counts ({error}); run the evaluation again") from error
     if len(names) != images:
         raise UserError(f"{path}: {len(names)} names for {images} images; run the evaluation again")
@@ -102,36 +106,97 @@ def draw_images(images: int, resamples: int, generator: np.random.Generator) -> 
     return generator.multinomial(images, np.full(images, 1 / images), size=resamples)
 
 
-def resample_miou(
-    runs: Sequence[Sequence[ImageCounts]], generator: np.random.Generator, resamples: int = RESAMPLES
-) -> np.ndarray:
-    """Resample the mIoU of several settings together, each trained with the same seeds.
+def streams(seed: int) -> tuple[np.random.Generator, np.random.Generator]:
+    """Return two independent random streams: to draw images from, and to draw seeds from."""
+    images, seeds = np.random.default_rng(seed).spawn(2)
+    return images, seeds
 
-    In every resample all settings and seeds see the same drawn images, so that differences between settings are
-    paired; with more than one seed the seeds are drawn with replacement too, again the same for all settings.
+
+def draw_seeds(seeds: int, resamples: int, generator: np.random.Generator) -> np.ndarray:
+    """Draw bootstrap samples of seeds; shape (resamples, seeds), indices."""
+    return generator.integers(seeds, size=(resamples, seeds))
+
+
+@cache
+def widening(seeds: int, level: float = LEVEL) -> float:
+    """Return the factor that few seeds need so that a bootstrap over them covers what it should.
+
+    Resampling S values finds a variance of their mean that is too small by (S - 1) / S, and the quantiles of a normal
+    distribution, although S values know their own spread so badly that Student's t with S - 1 degrees of freedom is
+    due: t / z * sqrt(S / (S - 1)) mends both. Without it, the 95 % interval of two seeds covers the truth in half of
+    all cases, that of five in 84 %; with it in 93 to 95 %. The factor is 9.2 for 2 seeds, 2.7 for 3, 1.6 for 5.
+    """
+    tail = (1 + level) / 2
+    return float(t.ppf(tail, seeds - 1) / norm.ppf(tail) * np.sqrt(seeds / (seeds - 1)))
+
+
+def widen(over_all: np.ndarray, over_drawn: np.ndarray, seeds: int, level: float = LEVEL) -> np.ndarray:
+    """Widen what resampling seeds adds to a resampled quantity; what resampling images adds stays as it is.
+
+    Parameters
+    ----------
+    over_all, over_drawn : numpy.ndarray, shape (R, ...)
+        The quantity in each resample of images, over all seeds and over the seeds drawn for that resample.
+    seeds : int
+        S, how many there are; with one there is nothing to widen.
+
+    Returns
+    -------
+    numpy.ndarray, shape (R, ...)
+    """
+    return over_all if seeds == 1 else over_all + widening(seeds, level) * (over_drawn - over_all)
+
+
+def resample_seeds(
+    values: np.ndarray, quantity: Callable[[Sequence[np.ndarray]], np.ndarray], generator: np.random.Generator
+) -> np.ndarray:
+    """Resample a quantity of settings over the seeds that each of them was trained with.
+
+    In every resample all settings have the same drawn seeds, so that what is computed from them is paired.
+
+    Parameters
+    ----------
+    values : numpy.ndarray, shape (R, G, S)
+        Of G settings and S seeds in R resamples of test images, the same for all; R equal ones where the value does
+        not depend on images.
+    quantity : callable
+        From the G means over seeds, shape (R,) each, to the quantity, shape (R,).
+    generator : numpy.random.Generator
+
+    Returns
+    -------
+    numpy.ndarray, shape (R,)
+        With one seed its spread says how much depends on the choice of test images alone; it knows nothing of the
+        randomness of training. See `widening` for several.
+    """
+    resamples, _, seeds = values.shape
+    drawn = draw_seeds(seeds, resamples, generator)[:, None]
+    over_drawn = np.take_along_axis(values, np.broadcast_to(drawn, values.shape), 2)
+    return widen(*(quantity(list(part.mean(2).T)) for part in (values, over_drawn)), seeds)
+
+
+def resample_miou(runs: Sequence[Sequence[ImageCounts]], weights: np.ndarray) -> np.ndarray:
+    """Compute the mIoU of several settings on the same resampled images.
 
     Parameters
     ----------
     runs : sequence of sequence of ImageCounts
         For each of G settings its S seeds, in the same order.
-    generator : numpy.random.Generator
-    resamples : int
-        R.
+    weights : numpy.ndarray, shape (R, I)
+        See `draw_images`.
 
     Returns
     -------
-    numpy.ndarray, shape (R, G), float64
-        Percent, mean over the drawn seeds. With one seed the spread says how much depends on the choice of test
-        images; it knows nothing of the randomness of training.
+    numpy.ndarray, shape (R, G, S), float64
+        Percent.
 
     Raises
     ------
     UserError
         If the settings were not evaluated on the same images, or have different numbers of seeds.
     """
-    weights = draw_images(common_images(runs), resamples, generator)
-    values = np.stack([np.stack([miou(counts, weights) for counts in group], 1) for group in runs], 1)
-    return average_seeds(values, generator)
+    common_images(runs)
+    return np.stack([np.stack([miou(counts, weights) for counts in group], 1) for group in runs], 1)
 
 
 def common_images(runs: Sequence[Sequence[ImageCounts]]) -> int:
@@ -151,15 +216,6 @@ def common_images(runs: Sequence[Sequence[ImageCounts]]) -> int:
     return len(next(iter(names)))
 
 
-def average_seeds(values: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """Average resampled values, shape (R, G, S), over seeds that are drawn anew in every resample; shape (R, G)."""
-    resamples, _, seeds = values.shape
-    if seeds == 1:
-        return values[:, :, 0]
-    drawn = generator.integers(seeds, size=(resamples, 1, seeds))
-    return np.take_along_axis(values, np.broadcast_to(drawn, values.shape), 2).mean(2)
-
-
 def interval(estimate: float, resampled: np.ndarray, level: float = LEVEL) -> Interval:
     """Return the percentile interval of a resampled quantity around its estimate."""
     low, high = np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2])
@@ -169,7 +225,7 @@ def interval(estimate: float, resampled: np.ndarray, level: float = LEVEL) -> In
 def paired_difference(
     run: Sequence[ImageCounts],
     baseline: Sequence[ImageCounts],
-    generator: np.random.Generator,
+    seed: int = 0,
     resamples: int = RESAMPLES,
     level: float = LEVEL,
 ) -> Interval:
@@ -179,7 +235,16 @@ def paired_difference(
     ----------
     run, baseline : sequence of ImageCounts
         One per seed, in the same order.
+    seed : int
+        Of the bootstrap.
+
+    Raises
+    ------
+    UserError
+        As `resample_miou`.
     """
-    resampled = resample_miou([run, baseline], generator, resamples)
+    of_images, of_seeds = streams(seed)
+    weights = draw_images(common_images([run, baseline]), resamples, of_images)
+    resampled = resample_seeds(resample_miou([run, baseline], weights), lambda means: means[0] - means[1], of_seeds)
     estimate = np.mean([float(miou(a)[0] - miou(b)[0]) for a, b in zip(run, baseline, strict=True)])
-    return interval(float(estimate), resampled[:, 0] - resampled[:, 1], level)
+    return interval(float(estimate), resampled, level)

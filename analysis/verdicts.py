@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -13,12 +14,13 @@ from analysis.measure import Measurements, Series
 from analysis.statistics import (
     ImageCounts,
     Interval,
-    average_seeds,
     common_images,
     draw_images,
     interval,
     miou,
     read_counts,
+    resample_seeds,
+    streams,
 )
 from pne.declaration.schema import Table
 from pne.errors import UserError
@@ -36,6 +38,7 @@ _PRECEDENCE: tuple[Verdict, ...] = (
     "held",
 )
 RESAMPLES = 1000
+NO_INTERVAL = "one seed, no interval"
 
 
 @dataclass(frozen=True)
@@ -50,9 +53,13 @@ class Outcome:
     published : float or None
         The quantity in the paper's printed values.
     published_verdict, verdict : str
-    measured : Interval or None
-        Estimate with its 95 % interval; the three are equal where nothing could be resampled.
+    measured : float or None
+        The quantity in the measured values, means over seeds.
+    interval : Interval or None
+        Its 95 % interval; None where neither images nor seeds could be resampled.
     seeds : int
+    reason : str
+        Why a check with a measured value is undecided, where its interval does not say it.
     remarks : tuple of str
         LaTeX text.
     """
@@ -61,9 +68,11 @@ class Outcome:
     places: tuple[Place, ...]
     published: float | None
     published_verdict: Verdict
-    measured: Interval | None
     verdict: Verdict
+    measured: float | None = None
+    interval: Interval | None = None
     seeds: int = 0
+    reason: str = ""
     remarks: tuple[str, ...] = ()
 
 
@@ -128,19 +137,18 @@ class Judge:
         """Judge one check."""
         places = tuple(check.places(self._tables))
         published, published_verdict = self._published(check, places)
-        if not check.of_sign and not self._track.declaration.comparable:
-            verdict: Verdict | None = "not comparable"
-        else:
-            verdict = None
+        comparable = check.of_sign or self._track.declaration.comparable
+        outcome = partial(Outcome, check, places, published, published_verdict)
         try:
-            measured, seeds, remarks = self._measured(check, places)
-        except _NotMeasured as reason:
-            return Outcome(
-                check, places, published, published_verdict, None, verdict or "not measured", 0, reason.remarks
-            )
-        return Outcome(
-            check, places, published, published_verdict, measured, verdict or judge(check, measured), seeds, remarks
-        )
+            measured, found, seeds, remarks = self._measured(check, places)
+        except _NotMeasured as missing:
+            return outcome("not measured" if comparable else "not comparable", remarks=missing.remarks)
+        outcome = partial(outcome, measured=measured, interval=found, seeds=seeds, remarks=remarks)
+        if not comparable:
+            return outcome("not comparable")
+        if found is None:
+            return outcome("undecided", reason=NO_INTERVAL)
+        return outcome(judge(check, found))
 
     def _published(self, check: Check, places: Sequence[Place]) -> tuple[float | None, Verdict]:
         cells = [self._tables[place.table].rows[place.row].published.get(place.column) for place in places]
@@ -150,7 +158,7 @@ class Judge:
         found = round(float(check.quantity([np.array([value]) for value in values])[0]), 9)
         return found, judge(check, Interval(found, found, found))
 
-    def _measured(self, check: Check, places: Sequence[Place]) -> tuple[Interval, int, tuple[str, ...]]:
+    def _measured(self, check: Check, places: Sequence[Place]) -> tuple[float, Interval | None, int, tuple[str, ...]]:
         series = [self._series(place) for place in places]
         remarks = tuple(dict.fromkeys(note for one in series for note in one.notes))
         seeds = sorted(set.intersection(*(set(one.by_seed) for one in series)))
@@ -158,26 +166,22 @@ class Judge:
             raise _NotMeasured(remarks)
         values = [np.array([[one.by_seed[seed] for seed in seeds]]) for one in series]  # (1, S) each
         estimate = float(check.quantity([value.mean(1) for value in values])[0])
+        of_images = all(column_of(place, self._tables).metric == "miou" for place in places)
+        if len(seeds) == 1 and not of_images:
+            return estimate, None, 1, remarks
         try:
-            resampled = check.quantity(self._resample(places, values, seeds))
+            resampled = self._resample_images(places, seeds) if of_images else np.stack(values, 1)
         except UserError as error:
             raise _NotMeasured((*remarks, str(error))) from error
-        if np.ptp(resampled) > 0:
-            return interval(estimate, resampled), len(seeds), remarks
-        return Interval(estimate, estimate, estimate), len(seeds), remarks
+        resampled = np.broadcast_to(resampled, (RESAMPLES, *resampled.shape[1:]))
+        spread = resample_seeds(resampled, check.quantity, streams(self._seed)[1])
+        return estimate, interval(estimate, spread), len(seeds), remarks
 
-    def _resample(
-        self, places: Sequence[Place], values: Sequence[np.ndarray], seeds: Sequence[int]
-    ) -> list[np.ndarray]:
-        """Resample every cell, mIoU over images and seeds, anything else over seeds; shape (R,) each."""
-        generator = np.random.default_rng(self._seed)
-        if all(column_of(place, self._tables).metric == "miou" for place in places):
-            paths = [[self._confusion(place, seed) for seed in seeds] for place in places]
-            images = common_images([[self._read(path) for path in group] for group in paths])
-            values = np.stack([np.stack([self._resampled(path, images) for path in group], 1) for group in paths], 1)
-            return list(average_seeds(values, generator).T)
-        drawn = generator.integers(len(seeds), size=(RESAMPLES, len(seeds)))
-        return [value[0][drawn].mean(1) for value in values]
+    def _resample_images(self, places: Sequence[Place], seeds: Sequence[int]) -> np.ndarray:
+        """Resample the mIoU of every cell and seed over test images; shape (R, cells, S)."""
+        paths = [[self._confusion(place, seed) for seed in seeds] for place in places]
+        images = common_images([[self._read(path) for path in group] for group in paths])
+        return np.stack([np.stack([self._resampled(path, images) for path in group], 1) for group in paths], 1)
 
     def _series(self, place: Place) -> Series:
         table = self._track.tables.get(place.table)
@@ -203,7 +207,7 @@ class Judge:
     def _resampled(self, path: Path, images: int) -> np.ndarray:
         """Resample the mIoU of one evaluation, once; all evaluations on as many images see the same draws of them."""
         if images not in self._weights:
-            self._weights[images] = draw_images(images, RESAMPLES, np.random.default_rng(self._seed))
+            self._weights[images] = draw_images(images, RESAMPLES, streams(self._seed)[0])
         if path not in self._miou:
             self._miou[path] = miou(self._read(path), self._weights[images])
         return self._miou[path]

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from analysis.figures.style import GAIN, GREY, LOSS, MILLIMETRE, PAGE, new_figure
-from analysis.statistics import LEVEL, RESAMPLES, ImageCounts, draw_images
+from analysis.statistics import LEVEL, RESAMPLES, ImageCounts, draw_images, draw_seeds, widen
 from pne.errors import UserError
 
 MOST_CLASSES = 24  # of a data set in the figure; the largest changes where there are more
@@ -44,7 +44,8 @@ def iou_changes(
 ) -> pd.DataFrame:
     """Estimate the change of each class's IoU, in percentage points.
 
-    Baseline and ours of one seed see the same drawn images; with several seeds the seeds are drawn too.
+    Baseline and ours of one seed see the same drawn images; with several seeds the seeds are drawn too, and what
+    that adds is widened (`analysis.statistics.widening`).
 
     Parameters
     ----------
@@ -72,10 +73,9 @@ def iou_changes(
     change = after - before
     estimate = _nanmean(change[:, 0])
     resampled = change[:, 1:]
-    if seeds > 1:
-        drawn = generator.integers(seeds, size=(seeds, resamples, 1))
-        resampled = np.take_along_axis(resampled, np.broadcast_to(drawn, resampled.shape), 0)
-    spread = _nanmean(resampled)
+    drawn = draw_seeds(seeds, resamples, generator).T[:, :, None]
+    over_drawn = np.take_along_axis(resampled, np.broadcast_to(drawn, resampled.shape), 0)
+    spread = widen(_nanmean(resampled), _nanmean(over_drawn), seeds, level)
     records = []
     for index, name in enumerate(classes):
         if not np.isfinite(estimate[index]):

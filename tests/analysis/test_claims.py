@@ -10,6 +10,7 @@ import yaml
 
 from analysis.claim_declarations import Difference, Lead, Ratio, Spread, load_claims
 from analysis.claims import main
+from analysis.external import ExternalScore
 from analysis.measure import Measurements
 from analysis.results import collect_runs
 from analysis.statistics import Interval
@@ -113,7 +114,7 @@ def test_measured_verdicts_follow_the_results(claims, tables, quick, benchmark_m
         finish_row(quick, benchmark_module, "contrast_form", row, skill)
     outcomes = judge_of(quick, tables).outcomes(claims["any_contrast_helps"])
     assert [outcome.verdict for outcome in outcomes] == ["held", "not held"]
-    assert outcomes[0].measured.low < outcomes[0].measured.estimate < outcomes[0].measured.high
+    assert outcomes[0].interval.low < outcomes[0].measured < outcomes[0].interval.high
     assert [outcome.seeds for outcome in outcomes] == [1, 1]
     # The other row of this claim is not there; its reason is.
     missing = judge_of(quick, tables).outcomes(claims["better_than_asymmetric"])[0]
@@ -127,7 +128,7 @@ def test_the_estimate_is_the_difference_of_the_tables(claims, tables, quick, ben
     frame = collect_runs(quick.runs.values()).set_index("run")["miou"].groupby(level=0).first()
     rows = quick.tables["contrast_form"].rows
     expected = frame[rows["asymmetric_r50"].runs[0]] - frame[rows["base_r50"].runs[0]]
-    found = judge_of(quick, tables).outcomes(claims["any_contrast_helps"])[0].measured.estimate
+    found = judge_of(quick, tables).outcomes(claims["any_contrast_helps"])[0].measured
     assert found == pytest.approx(expected, abs=1e-9)
 
 
@@ -170,6 +171,72 @@ def test_seeds_are_paired(claims, tables, tmp_path, in_repository, benchmark_mod
         finish_row(track, benchmark_module, "contrast_form", "asymmetric_r50", 0.6, seed)
     outcome = judge_of(track, tables).outcomes(claims["any_contrast_helps"])[0]
     assert (outcome.seeds, outcome.verdict) == (1, "held")
+
+
+def finish_weights(track, finish, row: str, values: list[float]) -> None:
+    """Give the runs of a row made-up standard deviations of their per-positive weights."""
+    for run, value in zip(track.tables["positive_weights"].rows[row].runs.values(), values, strict=True):
+        finish(track.runs[run], final_statistics={"weight_std": value})
+
+
+def test_one_number_without_an_interval_decides_nothing(claims, tables, quick, finish):
+    finish_weights(quick, finish, "softmax", [0.1])
+    finish_weights(quick, finish, "logit", [2.4])
+    outcome = judge_of(quick, tables).outcomes(claims["softmax_steadies_weights"])[0]
+    assert outcome.measured == pytest.approx(-2.3)
+    assert (outcome.interval, outcome.verdict, outcome.reason) == (None, "undecided", "one seed, no interval")
+    assert outcome.published_verdict == "held"  # a printed number is exact
+
+
+@pytest.mark.parametrize(
+    ("softmax", "logit", "verdict"),
+    [([0.1, 0.12, 0.11], [2.4, 2.5, 2.3], "held"), ([0.1, 1.5, 2.9], [2.4, 1.0, 2.3], "undecided")],
+)
+def test_an_interval_over_seeds_is_judged(claims, tables, tmp_path, in_repository, finish, softmax, logit, verdict):
+    track = load_track("quick", results=tmp_path, seeds=[0, 1, 2])
+    finish_weights(track, finish, "softmax", softmax)
+    finish_weights(track, finish, "logit", logit)
+    outcome = judge_of(track, tables).outcomes(claims["softmax_steadies_weights"])[0]
+    assert (outcome.seeds, outcome.verdict, outcome.reason) == (3, verdict, "")
+    assert outcome.interval.low < outcome.measured < outcome.interval.high
+
+
+def test_single_scores_of_a_server_and_single_times_are_undecided(claims, tables, tmp_path, in_repository, finish):
+    paper = load_track("paper", results=tmp_path)
+    for row, time in (("deeplabv3", 1.0), ("deeplabv3_pne", 1.01)):
+        finish(paper.runs[paper.tables["cityscapes"].rows[row].runs[0]], time_s=time)
+    scores = [
+        ExternalScore(
+            track="paper",
+            table="cityscapes",
+            row=row,
+            url="https://example.org/1",
+            date="2026-01-01",
+            miou=miou,
+        )
+        for row, miou in (("deeplabv3", 78.0), ("deeplabv3_pne", 80.0))
+    ]
+    found = Judge(paper, tables, Measurements(collect_runs(paper.runs.values())), scores)
+    for claim, measured in (("negligible_cost", 1.01), ("gains_on_cityscapes_test", 2.0)):
+        outcome = found.outcomes(claims[claim])[0]
+        assert outcome.measured == pytest.approx(measured)
+        assert (outcome.verdict, outcome.reason) == ("undecided", "one seed, no interval")
+
+
+def test_the_command_names_the_reason(quick, finish, tmp_path):
+    finish_weights(quick, finish, "softmax", [0.1])
+    finish_weights(quick, finish, "logit", [2.4])
+    assert main(["--track", "quick", "--results", str(tmp_path)]) == 0
+    folder = tmp_path / "quick" / "claims"
+    check = json.loads((folder / "claims.json").read_text())["claims"]["softmax_steadies_weights"]["checks"][0]
+    assert (check["verdict"], check["reason"], check["low"]) == ("undecided", "one seed, no interval", None)
+    row = next(
+        row for row in csv.DictReader((folder / "claims.csv").open()) if row["claim"] == "softmax_steadies_weights"
+    )
+    assert (row["verdict"], row["reason"], row["low"]) == ("undecided", "one seed, no interval", "")
+    text = (folder / "claims.md").read_text()
+    assert "−2.3, n = 1 | undecided (one seed, no interval) |" in text
+    assert "**undecided**: the interval contains the bound, or there is none (one seed, no interval)" in text
 
 
 def test_the_command_writes_the_same_verdicts_thrice(quick, benchmark_module, tmp_path, capsys):
