@@ -17,6 +17,9 @@ from sklearn.model_selection import GroupKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from analysis.embedding_pairs import class_cosines, uniformity
+from analysis.statistics import draw_images, draw_seeds, streams, widen
+
 Array = NDArray[np.floating]
 
 METRICS = {
@@ -74,52 +77,8 @@ def image_weights(images: NDArray[np.integer], resamples: int, seed: int) -> NDA
         The first line holds ones: the sample itself.
     """
     known, place = np.unique(images, return_inverse=True)
-    drawn = np.random.default_rng(seed).multinomial(len(known), np.full(len(known), 1 / len(known)), size=resamples)
+    drawn = draw_images(len(known), resamples, streams(seed)[0])
     return np.concatenate([np.ones((1, len(images))), drawn[:, place].astype(np.float64)])
-
-
-def class_cosines(unit: Array, labels: NDArray[np.integer], weights: Array) -> tuple[list[int], Array]:
-    """Average the cosine over all pairs of pixels of two classes; a pixel is never paired with itself.
-
-    Parameters
-    ----------
-    unit : ndarray, shape (n, D)
-        Embeddings of unit length.
-    labels : ndarray, shape (n,)
-    weights : ndarray, shape (R, n)
-        Multiplicity of every pixel in each resample.
-
-    Returns
-    -------
-    classes : list of int
-        The classes that occur, sorted; K of them.
-    cosines : ndarray, shape (R, K, K)
-        NaN where a resample holds no pair.
-    """
-    classes = np.unique(labels)
-    member = (labels[:, None] == classes[None]).astype(np.float64)  # (n, K)
-    total = weights @ member  # (R, K)
-    sums = np.stack([(weights * member[:, k]) @ unit for k in range(len(classes))], axis=1)  # (R, K, D)
-    dots = np.einsum("rkd,rld->rkl", sums, sums)
-    pairs = total[:, :, None] * total[:, None, :]
-    own = (weights**2) @ member  # pairs of a pixel with its copies
-    own_dots = (weights**2) @ (member * (unit**2).sum(1, keepdims=True))
-    diagonal = np.arange(len(classes))
-    dots[:, diagonal, diagonal] -= own_dots
-    pairs[:, diagonal, diagonal] -= own
-    return classes.tolist(), np.divide(dots, pairs, out=np.full_like(dots, np.nan), where=pairs > 0.5)
-
-
-def uniformity(unit: Array, weights: Array) -> Array:
-    """Log of the mean Gaussian potential exp(-2 |x - y|^2) over all pairs (Wang & Isola 2020), per resample.
-
-    Lower is more uniform; 0 when all embeddings are equal. Pixels are not paired with themselves.
-    """
-    potential = np.exp(-4 * (1 - np.clip(unit @ unit.T, -1, 1)))  # |x - y|^2 = 2 - 2 cos
-    np.fill_diagonal(potential, 0)
-    total = weights.sum(1)
-    pairs = total**2 - (weights**2).sum(1)
-    return np.log(((weights @ potential) * weights).sum(1) / pairs)
 
 
 def knn_purity(unit: Array, labels: NDArray[np.integer], images: NDArray[np.integer], k: int = NEIGHBOURS) -> Array:
@@ -188,7 +147,7 @@ def measure(sample: Sample, names: Sequence[str], focus: Sequence[str], weights:
         Scopes are "all", a class name, or "one, other" for the cosine between two classes.
     """
     unit = sample.unit
-    classes, cosines = class_cosines(unit, sample.labels, weights)
+    classes, cosines = class_cosines(unit, sample.labels, sample.images, weights)
     own = np.arange(len(classes))
     intra = cosines[:, own, own]
     others = np.where(np.eye(len(classes), dtype=bool), np.nan, cosines)
@@ -209,7 +168,7 @@ def measure(sample: Sample, names: Sequence[str], focus: Sequence[str], weights:
         * _class_means(probe_hits(sample.embeddings, sample.labels, sample.images), sample.labels, classes, weights),
     }
     result = {(OVERALL, name): _mean(values) for name, values in by_class.items()}
-    result[OVERALL, "uniformity"] = uniformity(unit, weights)
+    result[OVERALL, "uniformity"] = uniformity(unit, sample.images, weights)
     present = [name for name in focus if name in names and list(names).index(name) in classes]
     place = {name: classes.index(list(names).index(name)) for name in present}
     for name in present:
@@ -220,9 +179,31 @@ def measure(sample: Sample, names: Sequence[str], focus: Sequence[str], weights:
     return result
 
 
-def average(measured: Sequence[dict[tuple[str, str], Array]]) -> dict[tuple[str, str], Array]:
-    """Average the results of `measure` over seeds, resample by resample."""
-    return {key: np.mean([run[key] for run in measured if key in run], axis=0) for key in measured[0]}
+def average(measured: Sequence[dict[tuple[str, str], Array]], seed: int = 0) -> dict[tuple[str, str], Array]:
+    """Average the results of `measure` over seeds; with several, resample these too.
+
+    Parameters
+    ----------
+    measured : sequence of dict
+        One per seed, of the same pixels and resamples of images.
+    seed : int
+        Of the draws of seeds: settings with the same number of seeds see the same draws, so that differences between
+        them are paired. What the draws add is widened (`analysis.statistics.widening`).
+
+    Returns
+    -------
+    dict of (scope, metric) to ndarray, shape (R,)
+        The first value is the mean itself.
+    """
+    seeds, resamples = len(measured), len(next(iter(measured[0].values()))) - 1
+    drawn = draw_seeds(seeds, resamples, streams(seed)[1])
+    result = {}
+    for key in measured[0]:
+        values = np.stack([run[key] for run in measured], 1)  # (1 + R, S)
+        means = values.mean(1)
+        over_drawn = np.take_along_axis(values[1:], drawn, 1).mean(1)
+        result[key] = np.concatenate([means[:1], widen(means[1:], over_drawn, seeds)])
+    return result
 
 
 def summarise(

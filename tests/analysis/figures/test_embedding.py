@@ -10,14 +10,14 @@ from analysis.embedding import (
     OVERALL,
     Sample,
     average,
-    class_cosines,
     image_weights,
     knn_purity,
     measure,
     probe_hits,
     summarise,
-    uniformity,
 )
+from analysis.embedding_pairs import class_cosines, uniformity
+from analysis.statistics import widening
 
 NAMES = ("road", "tree", "building")
 
@@ -34,14 +34,17 @@ def clusters(noise: float, pixels: int = 60) -> Sample:
     return Sample(np.eye(3)[labels] + noise * rng.normal(size=(pixels, 3)), labels, np.arange(pixels) // 6)
 
 
-def loops(sample: Sample, copies: np.ndarray) -> tuple[dict, float]:
-    """Mean cosines by pair of classes and the uniformity, pair by pair, with every pixel copied as told."""
+def loops(sample: Sample, drawn: np.ndarray) -> tuple[dict, float]:
+    """Mean cosines by pair of classes and the uniformity, pair by pair.
+
+    A pair within an image counts as often as the image was drawn, a pair across two images as often as the product.
+    """
     unit = sample.unit
     cosines: dict = {}
     potentials = []
     for i, j in itertools.permutations(range(len(unit)), 2):
         cosine = sum(a * b for a, b in zip(unit[i], unit[j], strict=True))
-        for _ in range(int(copies[i] * copies[j])):
+        for _ in range(int(drawn[i] if sample.images[i] == sample.images[j] else drawn[i] * drawn[j])):
             cosines.setdefault((sample.labels[i], sample.labels[j]), []).append(cosine)
             potentials.append(math.exp(-2 * sum((a - b) ** 2 for a, b in zip(unit[i], unit[j], strict=True))))
     return {pair: np.mean(values) for pair, values in cosines.items()}, math.log(np.mean(potentials))
@@ -52,10 +55,10 @@ def test_cosines_and_uniformity_equal_the_loops_over_pairs(resample):
     sample = random_sample()
     weights = image_weights(sample.images, resamples=2, seed=3)
     expected, expected_uniformity = loops(sample, weights[resample])
-    classes, cosines = class_cosines(sample.unit, sample.labels, weights)
+    classes, cosines = class_cosines(sample.unit, sample.labels, sample.images, weights)
     for (one, other), value in expected.items():
         assert cosines[resample, classes.index(one), classes.index(other)] == pytest.approx(value)
-    assert uniformity(sample.unit, weights)[resample] == pytest.approx(expected_uniformity)
+    assert uniformity(sample.unit, sample.images, weights)[resample] == pytest.approx(expected_uniformity)
 
 
 def test_resamples_draw_whole_images_as_many_as_there_are():
@@ -80,7 +83,7 @@ def test_perfect_clusters_reach_every_metrics_end():
 
 
 def test_equal_embeddings_are_not_uniform_at_all():
-    assert uniformity(np.ones((5, 1)), np.ones((1, 5)))[0] == pytest.approx(0)
+    assert uniformity(np.ones((5, 1)), np.arange(5), np.ones((1, 5)))[0] == pytest.approx(0)
 
 
 def test_more_noise_is_worse_on_every_metric():
@@ -110,7 +113,7 @@ def test_focus_reports_classes_and_pairs_and_leaves_out_what_is_absent():
     result = measure(sample, (*NAMES, "pole"), ["tree", "building", "pole"], image_weights(sample.images, 1, 0))
     scopes = {scope for scope, _ in result}
     assert scopes == {OVERALL, "tree", "building", "tree, building"}
-    _, cosines = class_cosines(sample.unit, sample.labels, np.ones((1, 24)))
+    _, cosines = class_cosines(sample.unit, sample.labels, sample.images, np.ones((1, 24)))
     assert result["tree, building", "inter_cosine"][0] == pytest.approx(cosines[0, 1, 2])
 
 
@@ -133,6 +136,40 @@ def test_summary_averages_seeds_and_pairs_differences_with_the_baseline():
     assert against["delta"].to_numpy() == pytest.approx((single[1]["value"] - single[0]["value"]).to_numpy())
     assert (against["delta_low"] < against["delta_high"]).all()
     assert single[0]["delta"].isna().all()
+
+
+def test_resamples_scatter_around_the_sample_where_images_look_alike_inside():
+    """Pixels of an image share most of their embedding: pairs within images must not gain weight by resampling."""
+    random = np.random.default_rng(0)
+    images = np.repeat(np.arange(60), 6)
+    shared = random.normal(size=(60, 16))[images]
+    labels = np.tile([0, 0, 0, 1, 1, 1], 60)
+    sample = Sample(shared + 0.3 * random.normal(size=shared.shape), labels, images)
+    weights = image_weights(images, 2000, seed=0)
+    _, cosines = class_cosines(sample.unit, labels, images, weights)
+    for values in (cosines[:, 0, 0], cosines[:, 0, 1], uniformity(sample.unit, images, weights)):
+        assert values[1:].mean() == pytest.approx(values[0], abs=0.25 * values[1:].std())
+    # With w^2 for pairs within images, resamples would lie beside the sample.
+    squared = weights[1:, labels == 0]
+    unit = sample.unit[labels == 0]
+    total = np.einsum("rd,rd->r", squared @ unit, squared @ unit) - (squared**2).sum(1)
+    biased = np.mean(total / (squared.sum(1) ** 2 - (squared**2).sum(1)))
+    assert biased - cosines[0, 0, 0] > 5 * abs(cosines[1:, 0, 0].mean() - cosines[0, 0, 0])
+
+
+def test_seeds_that_differ_widen_the_interval_and_those_that_agree_do_not():
+    images = np.arange(90) % 30
+    weights = image_weights(images, 400, seed=5)
+    drawn = [random_sample(90, seed) for seed in (0, 1, 2)]
+    runs = [measure(Sample(one.embeddings, one.labels, images), NAMES, [], weights) for one in drawn]
+    key = (OVERALL, "inter_cosine")
+    same, different = (average(group)[key][1:] for group in ([runs[0]] * 3, runs))
+    np.testing.assert_allclose(same, runs[0][key][1:])
+    of_images = np.mean([run[key][1:] for run in runs], axis=0)
+    assert different.std() > 1.2 * of_images.std()
+    between_seeds = np.var([run[key][1:] for run in runs], axis=0).mean()
+    expected = widening(3) ** 2 * between_seeds / 3 + of_images.var()  # draws of seeds and of images are independent
+    assert different.var() == pytest.approx(expected, rel=0.2)
 
 
 def test_one_image_leaves_neighbours_and_probe_out():
