@@ -75,6 +75,11 @@ class TrainResult(_Strict):
         ge=1, description="Trained parameters of the model at inference (without the contrast branch)."
     )
     weights_sha256: str = Field(description="SHA-256 of the file final.pth.")
+    dataset_complete: bool | None = Field(
+        default=None,
+        description="Whether every split with labels has the official number of images; null where the data set has "
+        "no official counts, and in results of before this was recorded.",
+    )
     provenance: Provenance
 
     def is_from(self, code_sha256: str) -> bool:
@@ -93,6 +98,9 @@ class EvaluationResult(_Strict):
     class_iou: dict[str, float | None] = Field(description="Percent; null for a class neither labelled nor predicted.")
     images: int = Field(ge=1)
     time_s: float = Field(gt=0, description="Seconds for the whole evaluation.")
+    bfloat16: bool = Field(
+        default=False, description="Whether the network ran under bfloat16 autocast instead of in float32."
+    )
     weights_sha256: str
     provenance: Provenance
 

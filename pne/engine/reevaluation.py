@@ -56,7 +56,7 @@ def evaluate_spec(
     """
     run, config = read_spec(path), read_config(path)
     is_of(run, path)
-    if processes.broadcast(is_evaluated(run, evaluation)) and not again:
+    if processes.broadcast(is_evaluated(run, evaluation, bfloat16)) and not again:
         if processes.is_first:
             say(f"{run.run}: {evaluation}: evaluated already")
         return
@@ -115,11 +115,12 @@ def _evaluate(
         say(f"{run.run}: {evaluation}: mIoU {result.miou:.2f} % on {result.images} images in {duration(score.time_s)}")
 
 
-def is_evaluated(run: Run, evaluation: str) -> bool:
-    """Whether the evaluation of the run's present weights is there and whole."""
+def is_evaluated(run: Run, evaluation: str, bfloat16: bool = False) -> bool:
+    """Whether the evaluation of the run's present weights is there and whole; bfloat16 is no answer to float32."""
     try:
         trained = read_result(run.directory / "train.json", TrainResult)
         found = read_result(run.directory / f"{evaluation}.json", EvaluationResult)
     except UserError:
         return False
-    return found.weights_sha256 == trained.weights_sha256 and confusion_path(run.directory, evaluation).is_file()
+    same = found.weights_sha256 == trained.weights_sha256 and (bfloat16 or not found.bfloat16)
+    return same and confusion_path(run.directory, evaluation).is_file()

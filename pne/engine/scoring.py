@@ -24,6 +24,7 @@ class Score:
     confusion: Confusion
     classes: tuple[str, ...]
     time_s: float
+    bfloat16: bool
 
 
 def evaluate(
@@ -90,7 +91,7 @@ def evaluate(
             between()
     shares = processes.gather(images)
     ordered = [shares[i % len(shares)][i // len(shares)] for i in range(sum(map(len, shares)))]
-    return Score(join_images(ordered, len(classes)), classes, time.perf_counter() - start)
+    return Score(join_images(ordered, len(classes)), classes, time.perf_counter() - start, bfloat16)
 
 
 def result_of(
@@ -106,6 +107,7 @@ def result_of(
         class_iou=dict(zip(score.classes, iou, strict=True)),
         images=len(score.confusion.names),
         time_s=score.time_s,
+        bfloat16=score.bfloat16,
         weights_sha256=weights_sha256,
         provenance=provenance,
     )

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from mmengine.config import Config
 
+from pne.datasets.completeness import is_complete
 from pne.datasets.doctor import fingerprint
 from pne.declaration.build_check import check_buildable
 from pne.engine import checkpoint, publication
@@ -153,6 +154,9 @@ class Session:
         self.fingerprint = processes.broadcast(
             fingerprint(run.layout, run.data_directory) if processes.is_first else ""
         )
+        self.dataset_complete = processes.broadcast(
+            is_complete(run.layout, run.data_directory) if processes.is_first else None
+        )
         if processes.is_first:
             check_initial_weights(self.config["model"])
         start = None if run.contrast is None else int(run.contrast.get("start") or 0)
@@ -221,6 +225,7 @@ class Session:
             contrast=record.contrast_summary(),
             parameters=inference_parameters(runner.plain_model),
             weights_sha256=checkpoint.sha256(weights),
+            dataset_complete=self.dataset_complete,
             provenance=describe(
                 device=processes.device,
                 world_size=processes.world_size,

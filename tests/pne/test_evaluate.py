@@ -70,9 +70,21 @@ def test_an_evaluation_of_these_weights_is_not_repeated(spec: Path, capsys: pyte
     assert result(spec, "single_scale").miou < 99.0
 
 
-def test_bfloat16_is_an_option(spec: Path) -> None:
+def test_bfloat16_is_an_option_that_the_result_tells(spec: Path) -> None:
     assert command("multi_scale_flip", "--bfloat16", spec) == 0
     assert result(spec, "multi_scale_flip").images == 4
+    assert result(spec, "multi_scale_flip").bfloat16
+    assert not result(spec, "single_scale").bfloat16
+
+
+def test_a_result_in_bfloat16_does_not_answer_for_float32(spec: Path, capsys: pytest.CaptureFixture) -> None:
+    assert command("multi_scale_flip", "--bfloat16", spec) == 0
+    assert command("multi_scale_flip", spec) == 0
+    assert not result(spec, "multi_scale_flip").bfloat16
+    assert "evaluated already" not in capsys.readouterr().out
+    assert command("multi_scale_flip", "--bfloat16", spec) == 0
+    assert "evaluated already" in capsys.readouterr().out
+    assert not result(spec, "multi_scale_flip").bfloat16
 
 
 def test_missing_weights_name_the_command_that_restores_them(spec: Path, capsys: pytest.CaptureFixture) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from spy_hooks import notes
 from tiny_runs import PNE, draw_images, run_training, write_run
 
+from pne.datasets import layouts
 from pne.engine import checkpoint
 from pne.engine.confusion import read_confusion
 from pne.engine.lock import held
@@ -66,9 +68,20 @@ def test_a_run_leaves_whole_results(finished: dict[str, Path]) -> None:
         assert (result.iterations, result.resumes, score.images) == (12, 0, 4)
         assert result.provenance.micro_batch == 2
         assert len(result.provenance.dataset_fingerprint) == 64
+        assert result.dataset_complete is False  # the data were drawn by the dozen under CamVid's layout
         assert result.peak_memory_mib > 100
         assert (result.contrast is not None) == contrast
         assert ("loss_contrast" in result.losses) == contrast
+
+
+def test_a_result_says_that_the_data_are_complete(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    camvid = layouts.LAYOUTS["camvid"]
+    counts = {"train": 8, "val": 0, "test": 4}
+    official = {name: replace(split, count=counts[name]) for name, split in camvid.splits.items()}
+    monkeypatch.setitem(layouts.LAYOUTS, "camvid", replace(camvid, splits=official))
+    spec = write_run(tmp_path, data, iterations=1)
+    assert main([str(spec)]) == 0
+    assert trained(spec).dataset_complete is True
 
 
 def test_the_score_is_that_of_the_confusion_counts(finished: dict[str, Path]) -> None:
