@@ -10,6 +10,7 @@ from analysis.published import caption_of, dagger_remark
 from pne.resolve import ResolvedTable, ResolvedTrack
 
 QUOTED = "Italics: quoted from the literature."
+ONE_SEED = "Measured: one seed (n = 1); how much another seed would differ is not known."
 
 
 def caption(table: ResolvedTable, track: ResolvedTrack) -> str:
@@ -44,7 +45,7 @@ def remarks(
     if seeds > 1:
         found.append(f"Measured: mean $\\pm$ sample standard deviation over n = {seeds} seeds.")
     else:
-        found.append("Measured: one seed (n = 1); how much another seed would differ is not known.")
+        found.append(ONE_SEED)
     usual = measurements.conditions(table, "batch").most_common(1)
     if usual:
         found.append(f"Trained with {batch_text(usual[0][0])}.")

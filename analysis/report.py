@@ -11,8 +11,8 @@ from analysis.command import read_results, resolve, track_parser
 from analysis.external import load_external
 from analysis.figures.declaration import title_of
 from analysis.figures.embedding import TABLE as EMBEDDING
-from analysis.figures.embedding import read_numbers
-from analysis.figures.embedding_table import NOTE, column_heads, render_rows
+from analysis.figures.embedding import describe, labels_of, read_numbers
+from analysis.figures.embedding_table import column_heads, render_rows
 from analysis.latex_text import to_plain
 from analysis.measure import Measurements
 from analysis.measured import print_measured
@@ -33,7 +33,8 @@ def runs_by_row(table: ResolvedTable, track: ResolvedTrack) -> dict[str, list[Ru
 
 def embedding_page(table: ResolvedTable, track: ResolvedTrack, numbers: pd.DataFrame) -> Page:
     """Make the page of table embedding from its numbers."""
-    labels = {key: row.declaration.label for key, row in table.rows.items() if row.runs}
+    labels = labels_of(table)
+    caption, notes = describe(table, track, numbers)
     keys = {to_plain(label): key for key, label in labels.items()}
     blocks = []
     for title, lines in render_rows(numbers, labels, latex=False):
@@ -49,10 +50,10 @@ def embedding_page(table: ResolvedTable, track: ResolvedTrack, numbers: pd.DataF
     details = runs_by_row(table, track)
     return Page(
         title=title_of(table),
-        caption=to_plain(table.declaration.caption or table.declaration.question),
+        caption=to_plain(caption),
         head=[[Head(""), *map(Head, column_heads())]],
         blocks=blocks,
-        notes=[("", NOTE)],
+        notes=[("", to_plain(note)) for note in notes],
         rows=[PageRow(key, to_plain(label), details[key]) for key, label in labels.items()],
     )
 

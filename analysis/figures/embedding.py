@@ -1,6 +1,6 @@
 """``table_embedding``: measure the stored features of every row; print the numbers."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +9,10 @@ import pandas as pd
 from analysis.embedding import Sample, average, image_weights, measure, summarise
 from analysis.figures.captions import NOT_COMPARABLE
 from analysis.figures.declaration import features_file
-from analysis.figures.embedding_table import SPACES, render_latex, render_markdown
+from analysis.figures.embedding_table import NOTE, SPACES, compared_with, render_latex, render_markdown
+from analysis.latex_text import quote
+from analysis.measured_texts import ONE_SEED
+from analysis.measured_texts import caption as measured_caption
 from pne.declaration.resolved import ResolvedTable, ResolvedTrack
 from pne.errors import UserError
 from pne.extraction.archives import Features
@@ -17,7 +20,10 @@ from pne.files import write_text
 
 TABLE = "embedding"
 RESAMPLES = 1000
-COLUMNS = ("row", "space", "scope", "metric", "value", "low", "high", "delta", "delta_low", "delta_high")
+COLUMNS = (
+    *("row", "space", "baseline", "scope", "metric", "value", "low", "high", "delta", "delta_low", "delta_high"),
+    *("seeds", "pixels", "images", "smallest_class", "largest_class"),
+)
 # Classes that the paper names, and what data sets call them.
 NAMED_CLASSES = {"vegetation": ("vegetation", "tree"), "building": ("building",), "pole": ("pole",)}
 
@@ -32,42 +38,50 @@ def focus_classes(classes: Iterable[str]) -> list[str]:
     return [known[name] for names in NAMED_CLASSES.values() for name in names if name in known]
 
 
-def measure_rows(features: dict[str, Sequence[Features]], resamples: int = RESAMPLES) -> pd.DataFrame:
+def measure_rows(
+    features: Mapping[str, Sequence[Features]], baselines: Mapping[str, str | None], resamples: int = RESAMPLES
+) -> pd.DataFrame:
     """Measure every row in every space.
 
     Parameters
     ----------
-    features : dict
-        By key of the row, the sampled features of each seed; the first row is the baseline.
+    features : mapping
+        By key of the row, the sampled features of each seed.
+    baselines : mapping
+        By key of the row, the row that it is compared with, or None.
     resamples : int
 
     Returns
     -------
     DataFrame
-        Columns row, space, scope, metric, value, low, high, delta, delta_low, delta_high, seeds, pixels, images.
+        Columns as in `COLUMNS`: where the baseline has no such space, as cross entropy has no projection, ``baseline``
+        is empty and so are the differences. ``smallest_class`` and ``largest_class`` count pixels.
 
     Raises
     ------
     UserError
-        If the runs sampled different pixels, so that they cannot be paired.
+        If the runs sampled different pixels or have different numbers of seeds, so that they cannot be paired.
     """
-    baselines: dict[str, dict] = {}
+    parts = {key: [seed.select(seed.by_label) for seed in seeds] for key, seeds in features.items()}
+    _check_pairs(parts)
     frames = []
     for space in SPACES:
-        for key, seeds in features.items():
-            parts = [seed.select(seed.by_label) for seed in seeds]
-            if any(getattr(part, space) is None for part in parts):
-                continue
-            measured = [_measure(part, space, resamples) for part in parts]
-            _check_same_pixels(parts, next(iter(features.values())))
-            result = average(measured)
-            frame = summarise(result, baselines.get(space))
-            baselines.setdefault(space, result)
+        results = {
+            key: average([_measure(part, space, resamples) for part in of_row])
+            for key, of_row in parts.items()
+            if all(getattr(part, space) is not None for part in of_row)
+        }
+        for key, result in results.items():
+            baseline = baselines[key] if baselines[key] in results else None
+            frame = summarise(result, None if baseline is None else results[baseline])
             frame.insert(0, "row", key)
             frame.insert(1, "space", space)
-            frames.append(
-                frame.assign(seeds=len(parts), pixels=len(parts[0].label), images=len(np.unique(parts[0].image)))
-            )
+            frame.insert(2, "baseline", baseline or "")
+            first = parts[key][0]
+            _, sizes = np.unique(first.label, return_counts=True)
+            counts = {"pixels": len(first.label), "images": len(np.unique(first.image))}
+            counts |= {"smallest_class": sizes.min(), "largest_class": sizes.max()}
+            frames.append(frame.assign(seeds=len(parts[key]), **counts))
     return pd.concat(frames, ignore_index=True)
 
 
@@ -77,15 +91,18 @@ def _measure(part: Features, space: str, resamples: int) -> dict:
     return measure(sample, names, focus_classes(names), image_weights(part.image, resamples, seed=0))
 
 
-def _check_same_pixels(parts: Sequence[Features], first: Sequence[Features]) -> None:
-    reference = first[0].select(first[0].by_label)
-    for part in parts:
+def _check_pairs(parts: Mapping[str, Sequence[Features]]) -> None:
+    reference, *_ = next(iter(parts.values()))
+    for part in [part for of_row in parts.values() for part in of_row]:
         same = len(part.label) == len(reference.label) and all(
             np.array_equal(getattr(part, name), getattr(reference, name)) for name in ("image", "position", "label")
         )
         if not same:
             runs = f"{part.about['run']} and {reference.about['run']}"
             raise UserError(f"{runs}: sampled different pixels; extract both anew: python -m pne.extract SPEC ...")
+    seeds = {key: len(of_row) for key, of_row in parts.items()}
+    if len(set(seeds.values())) != 1:
+        raise UserError(f"table {TABLE}: expected as many seeds in every row, got {seeds}; extract those that lack")
 
 
 def offered_table(track: ResolvedTrack) -> ResolvedTable:
@@ -107,6 +124,27 @@ def table_file(track: ResolvedTrack, suffix: str) -> Path:
     """One of the files of the printed table."""
     run = next(iter(track.runs.values()))
     return Path(run.runtime.results) / "tables" / f"{TABLE}.{suffix}"
+
+
+def labels_of(table: ResolvedTable) -> dict[str, str]:
+    """LaTeX label of every measured row by its key."""
+    return {key: row.declaration.label for key, row in table.rows.items() if row.runs}
+
+
+def describe(table: ResolvedTable, track: ResolvedTrack, numbers: pd.DataFrame) -> tuple[str, list[str]]:
+    """Write the caption and the notes of the table, the same in every output; LaTeX text."""
+    first = numbers.iloc[0]
+    seeds = int(first["seeds"])
+    data = f"Data: {quote(track.declaration.datasets[table.declaration.dataset].title)} (track {quote(track.name)})."
+    notes = [
+        NOTE,
+        compared_with(numbers, labels_of(table)),
+        f"{first['pixels']} pixels of {first['images']} test images, {first['smallest_class']} to "
+        f"{first['largest_class']} of a class, the same for every row.",
+        ONE_SEED if seeds == 1 else f"Measured: mean over n = {seeds} seeds; the intervals hold their spread too.",
+        data if track.declaration.comparable else f"{data} {NOT_COMPARABLE}",
+    ]
+    return measured_caption(table, track), notes
 
 
 def read_numbers(track: ResolvedTrack) -> pd.DataFrame:
@@ -137,21 +175,16 @@ def write_embedding_table(track: ResolvedTrack) -> list[Path]:
         If the track does not offer the table, or features are missing.
     """
     table = offered_table(track)
-    labels = {row.key: row.declaration.label for row in table.rows.values() if row.runs}
+    rows = {key: row for key, row in table.rows.items() if row.runs}
     numbers = measure_rows(
         {
-            key: [Features.read(features_file(track.runs[run])) for run in table.rows[key].runs.values()]
-            for key in labels
-        }
+            key: [Features.read(features_file(track.runs[run])) for run in row.runs.values()]
+            for key, row in rows.items()
+        },
+        {key: row.baseline for key, row in rows.items()},
     )
-    title = track.declaration.datasets[table.declaration.dataset].title
-    first = numbers.iloc[0]
-    notes = [
-        f"{first['pixels']} pixels of {first['images']} test images, the same for every row; "
-        f"{first['seeds']} {'seed' if first['seeds'] == 1 else 'seeds'} a row.",
-        f"Data: {title} (track {track.name}).{'' if track.declaration.comparable else ' ' + NOT_COMPARABLE}",
-    ]
-    caption = table.declaration.caption or table.declaration.question
+    labels = labels_of(table)
+    caption, notes = describe(table, track, numbers)
     contents = {
         "tex": render_latex(numbers, labels, caption, notes),
         "csv": numbers.to_csv(index=False, lineterminator="\n"),

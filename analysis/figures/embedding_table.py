@@ -20,13 +20,32 @@ HEADS = {
 }
 SPACES = {"penultimate": "penultimate layer", "projection": "projection"}
 NOTE = (
-    "Embeddings are scaled to unit length. Alignment: mean squared distance within classes. Uniformity: log of the "
-    "mean Gaussian potential over all pairs. cos: mean cosine of pairs of pixels. kNN: share of the 10 nearest pixels "
-    "of other images that are of the same class. Probe: accuracy of a linear classifier fitted on other images. "
-    "Classes count alike. ↑, ↓: higher, lower is better. Brackets (sub- and superscripts): 95 % interval over "
-    "resampled test images. *: the interval of the difference to the first row leaves 0 out. The CSV file holds more: "
-    "the projection by class, and all pairs of the classes named here."
+    "Embeddings are scaled to unit length. Alignment: mean squared distance of two pixels of one class, exactly "
+    "2 − 2 · cos within. Uniformity: log of the mean of exp(−2 · squared distance) over all pairs of pixels. cos: mean "
+    "cosine of two pixels of one class, of two classes. Silhouette: mean, with cosine distance. kNN: share of the 10 "
+    "nearest pixels of other images that are of the same class. Probe: accuracy of a linear classifier fitted on other "
+    "images. Uniformity counts pixels alike, everything else classes. ↑, ↓: higher, lower is better; bold: best of the "
+    "block. Brackets (sub- and superscripts): 95 % interval over resampled test images; silhouettes, neighbours and "
+    "probe are not computed again for them. The CSV file holds more: the projection by class, and all pairs of the "
+    "classes named here."
 )
+
+
+def compared_with(numbers: pd.DataFrame, labels: Mapping[str, str]) -> str:
+    """Say what stars compare with and where there are none; LaTeX text."""
+    compared = numbers[numbers["baseline"].isin(list(labels))]
+    baselines = list(dict.fromkeys(compared["baseline"]))
+    if not baselines:
+        return "No row has a baseline, so that there are no stars."
+    names = " or ".join(labels[key] for key in baselines)
+    kind = "its baseline" if len(baselines) == 1 else "its own baseline (column baseline of the CSV file)"
+    text = f"*: the interval of a row's difference to {kind}, {names}, on the same resamples leaves 0 out."
+    without = [space for space in dict.fromkeys(numbers["space"]) if space not in set(compared["space"])]
+    if without:
+        text += (
+            f" No baseline has a {' or '.join(SPACES[space] for space in without)}, so that nothing is marked there."
+        )
+    return text
 
 
 def blocks(numbers: pd.DataFrame) -> list[tuple[str, str]]:
@@ -122,7 +141,7 @@ def render_markdown(numbers: pd.DataFrame, labels: Mapping[str, str], caption: s
     for title, rows in render_rows(numbers, labels, latex=False):
         lines.append(f"| *{title}* {'| ' * len(METRICS)}|")
         lines += [f"| {' | '.join(row)} |".replace("**|", "** |") for row in rows]
-    return "\n".join([*lines, "", "  \n".join([NOTE.replace("*:", "\\*:"), *notes])]) + "\n"
+    return "\n".join([*lines, "", "  \n".join(to_plain(note).replace("*:", "\\*:") for note in notes)]) + "\n"
 
 
 def render_latex(numbers: pd.DataFrame, labels: Mapping[str, str], caption: str, notes: Sequence[str]) -> str:
@@ -144,14 +163,13 @@ def render_latex(numbers: pd.DataFrame, labels: Mapping[str, str], caption: str,
     for title, rows in render_rows(numbers, labels, latex=True):
         lines += [r"\midrule", rf"\multicolumn{{{len(METRICS) + 1}}}{{l}}{{\textit{{{to_latex(title)}}}}} \\"]
         lines += [" & ".join(row) + r" \\" for row in rows]
-    below = NOTE.replace("↑, ↓", r"$\uparrow$, $\downarrow$")
     lines += [
         r"\bottomrule",
         r"\end{tabular}}%",
         r"\ifdim\wd0>\linewidth \resizebox{\linewidth}{!}{\usebox0}\else \usebox0 \fi",
         r"\par\smallskip",
         r"\parbox{\linewidth}{\footnotesize\raggedright",
-        "\\\\\n".join(to_latex(text) for text in (below, *notes)),
+        "\\\\\n".join(to_latex(note.replace("↑, ↓", r"$\uparrow$, $\downarrow$")) for note in notes),
         "}",
         r"\end{table}",
         "",
