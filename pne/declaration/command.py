@@ -11,6 +11,7 @@ import yaml
 from pne.declaration.catalogue import read_catalogue
 from pne.declaration.reading import raise_problems
 from pne.declaration.schema import Contrast, Table, Track
+from pne.declaration.weight_file import problem_of
 from pne.errors import UserError, reports_user_errors
 from pne.files import write_text
 from pne.resolve import ResolvedTrack, load_track
@@ -66,21 +67,23 @@ def check_declarations(
 
 
 def check_weights(track: ResolvedTrack, run: str) -> None:
-    """Check that the initial weights of a run lie in ``weights_dir``, where one is given.
+    """Check that the initial weights of a run lie in ``weights_dir``, where one is given, and look like weights.
+
+    Training and rehearsal load them before they begin; here torch is not imported.
 
     Raises
     ------
     UserError
-        If the file is missing; names the file and where it comes from.
+        If the file is missing or is something else; names the file and where it comes from.
     """
     spec = track.runs[run]
     source = track.config(run).model.backbone.get("init_cfg")
     if spec.runtime.weights_dir is None or not isinstance(source, Mapping) or "checkpoint" not in source:
         return
-    if not Path(source["checkpoint"]).is_file():
+    if problem := problem_of(Path(source["checkpoint"])):
         url = track.initial_weights(run)
         raise UserError(
-            f"{source['checkpoint']}: no such file, and run {run} starts from it; download {url} to this folder, or "
+            f"{source['checkpoint']}: {problem}, and run {run} starts from it; download {url} to this folder, or "
             f"leave out --weights-dir to have it downloaded when training starts"
         )
 

@@ -408,6 +408,8 @@ def test_wrong_arguments_are_named(declarations, tmp_path, capsys, arguments, pr
 
 
 def test_missing_initial_weights_are_named_before_training(declarations, tmp_path, capsys):  # noqa: F811
+    import torch
+
     run = next(r for r in ids(declarations, "paper") if "hrnet_w48-base" in r)
     common = ["write", "--track", "paper", "--experiments", str(declarations.folder), "--results", str(tmp_path / "r")]
     common += ["--run", run, "--weights-dir", str(tmp_path)]
@@ -415,7 +417,12 @@ def test_missing_initial_weights_are_named_before_training(declarations, tmp_pat
     error = capsys.readouterr().err
     assert f"{tmp_path}/hrnetv2_w48-d2186c55.pth: no such file" in error
     assert re.search(r"download https://\S+/hrnetv2_w48-d2186c55\.pth", error)
-    (tmp_path / "hrnetv2_w48-d2186c55.pth").write_bytes(b"weights")
+    (tmp_path / "hrnetv2_w48-d2186c55.pth").write_bytes(b"<!DOCTYPE html><html>404</html>")
+    assert main(common) == 2
+    error = capsys.readouterr().err
+    assert "hrnetv2_w48-d2186c55.pth: no file of PyTorch weights: it begins with b'<!DOCTYPE html>" in error
+    assert re.search(r"download https://\S+/hrnetv2_w48-d2186c55\.pth", error)
+    torch.save({}, tmp_path / "hrnetv2_w48-d2186c55.pth")
     assert main(common) == 0
 
 

@@ -1,7 +1,5 @@
 """A run's config adapted to the machine."""
 
-from pathlib import Path
-
 import pytest
 from mmseg.registry import MODELS
 
@@ -83,16 +81,3 @@ def test_the_plain_model_has_no_branch_and_fetches_nothing() -> None:
     assert plain["decode_head"][1] == {"type": "FCNHead", "channels": 4}
     assert plain["backbone"]["init_cfg"] is None
     assert MODELS.get("FCNHead") is not None
-
-
-def test_initial_weights_that_are_not_there_are_told(tmp_path: Path) -> None:
-    from pne.engine.initial_weights import check_initial_weights
-
-    model = {"backbone": {"init_cfg": {"type": "Pretrained", "checkpoint": str(tmp_path / "resnet.pth")}}}
-    with pytest.raises(UserError, match=r"resnet.pth: no such file of initial weights; .*weights_dir"):
-        check_initial_weights(model)
-    unreachable = {"backbone": {"init_cfg": {"type": "Pretrained", "checkpoint": "http://127.0.0.1:9/resnet.pth"}}}
-    with pytest.raises(UserError, match=r"http://127.0.0.1:9/resnet.pth: cannot be fetched .*weights_dir"):
-        check_initial_weights(unreachable)
-    (tmp_path / "resnet.pth").write_bytes(b"whatever")
-    check_initial_weights(model)
