@@ -95,18 +95,13 @@ def _name(record: Record) -> str:
     return " · ".join([to_plain(record.row.label), *settings])
 
 
-def plain_page(title: str, caption: str, heads: Sequence[str], lines: Sequence[Sequence[str]]) -> Page:
-    """Make a page of a table of texts, without runs."""
-    blocks = [[[PageCell(text) for text in line] for line in lines]]
-    return Page(title, caption, [[Head(head) for head in heads]], blocks)
-
-
 def render(page: Page) -> str:
     """Write a page as HTML that needs no other file; all texts are escaped."""
-    return _template().render(page=page)
+    return template("page.html").render(page=page)
 
 
 @cache
-def _template() -> Template:
+def template(name: str) -> Template:
+    """Load one of the templates; it escapes all texts and refuses unknown names."""
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
-    return environment.get_template("page.html")
+    return environment.get_template(name)

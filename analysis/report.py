@@ -1,12 +1,12 @@
 """Pages of the report: ``python -m analysis.report --track TRACK --page NAME ...`` writes one HTML file per table."""
 
-import csv
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 
+from analysis.claims_page import read_claims, render_claims
 from analysis.command import read_results, resolve, track_parser
 from analysis.external import load_external
 from analysis.figures.declaration import title_of
@@ -16,7 +16,7 @@ from analysis.figures.embedding_table import column_heads, render_rows
 from analysis.latex_text import to_plain
 from analysis.measure import Measurements
 from analysis.measured import print_measured
-from analysis.pages import Page, PageCell, PageRow, plain_page, render, table_page
+from analysis.pages import Page, PageCell, PageRow, render, table_page
 from analysis.printed import Head
 from analysis.run_details import RunDetails, describe_run
 from pne.declaration.resolved import ResolvedTable, ResolvedTrack
@@ -58,37 +58,25 @@ def embedding_page(table: ResolvedTable, track: ResolvedTrack, numbers: pd.DataF
     )
 
 
-def claims_page(path: Path, track: ResolvedTrack) -> Page:
-    """Make the page of the claims from their CSV file."""
-    try:
-        with path.open(encoding="utf-8", newline="") as stream:
-            heads, *lines = list(csv.reader(stream))
-    except (FileNotFoundError, ValueError) as error:
-        raise UserError(f"{path}: no claims ({error}); `snakemake claims` makes them") from None
-    heads = [head.replace("_", " ") for head in heads]
-    return plain_page("Claims of the paper", f"Judged on track {track.name}.", heads, lines)
-
-
-def make_page(name: str, track: ResolvedTrack, results: Path, experiments: Path) -> Page:
-    """Make one page from what is finished.
+def write_page(name: str, track: ResolvedTrack, results: Path, experiments: Path) -> str:
+    """Write one page as HTML from what is finished.
 
     Raises
     ------
     UserError
         If the track offers no such table, or what the page shows has not been made.
     """
-    folder = results / track.name
     if name == CLAIMS:
-        return claims_page(folder / "claims" / "claims.csv", track)
+        return render_claims(read_claims(results / track.name / "claims" / "claims.json"), track)
     table = track.tables.get(name)
     if table is None or not table.available:
         offered = [key for key, table in track.tables.items() if table.available]
         raise UserError(f"track {track.name}: no table {name!r}; allowed: {', '.join([*offered, CLAIMS])}")
     if name == EMBEDDING:
-        return embedding_page(table, track, read_numbers(track))
+        return render(embedding_page(table, track, read_numbers(track)))
     scores = load_external(experiments / "external.yaml")
     printed = print_measured(table, track, Measurements(read_results(track)), scores)
-    return table_page(title_of(table), printed, runs_by_row(table, track))
+    return render(table_page(title_of(table), printed, runs_by_row(table, track)))
 
 
 @reports_user_errors
@@ -100,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     track = resolve(args)
     for name in args.page:
         path = args.results / track.name / "report" / f"{name}.html"
-        write_text(path, render(make_page(name, track, args.results, args.experiments)))
+        write_text(path, write_page(name, track, args.results, args.experiments))
         print(path)
 
 

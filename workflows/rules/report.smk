@@ -4,6 +4,7 @@
 report: "../report/workflow.rst"
 
 
+PAGE_TEMPLATES = [f"analysis/templates/{name}.html" for name in ("base", "runs", "page", "claims")]
 REPORT_PAGES = [f"results/{TRACK.name}/report/{name}.html" for name in (*TABLES_OF_REPORT, "claims")]
 
 
@@ -27,7 +28,7 @@ rule table_page:
     input:
         table=lambda wildcards: f"results/{TRACK.name}/tables/{wildcards.table}.csv",
         results=lambda wildcards: results_of(runs_of(TRACK.tables[wildcards.table])),
-        scripts=[*ANALYSIS, "analysis/templates/page.html"],
+        scripts=[*ANALYSIS, *PAGE_TEMPLATES],
     output:
         report(
             "results/{track}/report/{table}.html",
@@ -50,8 +51,8 @@ rule table_page:
 rule claims_page:
     """Write the claims as a page."""
     input:
-        claims="results/{track}/claims/claims.csv",
-        scripts=["analysis/report.py", "analysis/pages.py", "analysis/templates/page.html"],
+        claims="results/{track}/claims/claims.json",
+        scripts=[*ANALYSIS, *PAGE_TEMPLATES],
     output:
         report(
             "results/{track}/report/claims.html",

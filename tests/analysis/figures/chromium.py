@@ -21,6 +21,7 @@ FLAGS = (
     "--disable-sync",
     "--host-resolver-rules=MAP * ~NOTFOUND",  # what the page needs must be in it
     "--virtual-time-budget=60000",
+    "--window-size=1250,1000",
 )
 COLLECT = """<script>
 window.noted = {errors: []};

@@ -8,18 +8,24 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from chromium import browser, look
+from samples import made_up_features, made_up_pairs, made_up_predictions
 
+from analysis.claims import main as judge_claims
+from analysis.figures.__main__ import main as make_figures
+from analysis.figures.declaration import data_folder, features_file, read_figures, resolve_figures
 from analysis.report import main
 from analysis.run_details import LOG_LINES
+from pne.extraction.selections import ImageSelection, read_selection
 from pne.spec import write_spec
 
 WALK = """
 const entries = () => [...document.querySelectorAll("nav li a")].filter(a => a.textContent in categories);
 for (let i = 0; i < 200 && !entries().length; i++) await wait(100);
 noted.menu = entries().map(a => a.textContent);
-noted.results = {};
+noted.results = {}; noted.images = [];
 for (const name of noted.menu) {
     entries().find(a => a.textContent === name).click(); await wait(300);
     noted.results[name] = {};
@@ -27,6 +33,7 @@ for (const name of noted.menu) {
         const row = document.querySelectorAll("nav tbody tr")[i];
         const label = row.querySelector("td").textContent, [view, info] = row.querySelectorAll("a");
         view.click(); await wait(500);
+        noted.images.push(...[...document.images].map(image => image.complete && image.naturalWidth > 0));
         const image = document.querySelector("div.p-3 > img"), frame = document.querySelector("iframe");
         noted.results[name][label] = {
             image: image ? image.naturalWidth : 0,
@@ -35,7 +42,6 @@ for (const name of noted.menu) {
     }
     document.querySelector("nav ol a").click(); await wait(300);
 }
-noted.images = [...document.images].map(image => image.complete && image.naturalWidth > 0);
 """
 
 
@@ -98,8 +104,47 @@ def test_an_unknown_page_is_a_clear_error(finished, capsys):
     assert "`snakemake claims` makes them" in capsys.readouterr().err
 
 
+FIGURES = {  # one of each kind
+    "tsne_sampling": "Own: embedding",
+    "tsne_loss": "Own: embedding",
+    "training_curves": "Own: embedding",
+    "pairs": "Own: embedding",
+    "qualitative_cityscapes": "Table 2: city-val",
+    "class_iou": "Table 2: city-val",
+    "sweeps": "Table 8: table4",
+}
+PAGES = {"contrast_form": "Table 5: table1", "embedding": "Own: embedding", "claims": "Claims"}
+
+
 @pytest.fixture
-def checkout(tmp_path, finished, repository) -> Path:
+def complete(quick, finish, tmp_path) -> None:
+    """Made-up results of every run, and what the figures need from trained networks."""
+    for run, spec in quick.runs.items():
+        write_spec(spec, quick.config(run))
+        finish(spec)
+        lines = [{"iter": i, "decode.loss_ce": 1 / i, "loss_contrast": 0.5} for i in (10, 20)]
+        (spec.directory / "history.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for row in quick.tables["embedding"].rows.values():
+        for run in row.runs.values():
+            features = made_up_features(run, seed=len(run), projection=row.key != "base")
+            features.write(features_file(quick.runs[run]))
+    options = ["--track", "quick", "--results", str(tmp_path)]
+    assert make_figures(["select", "qualitative_cityscapes", "pairs", *options]) == 0
+    figures = resolve_figures(quick, Path("experiments"))
+    folder = data_folder(tmp_path / "quick", "qualitative_cityscapes")
+    images = read_selection(folder / "selection.json", ImageSelection).images
+    for seed, run in enumerate(figures["qualitative_cityscapes"].first_seed_runs):
+        predictions = made_up_predictions(run, seed)
+        for name in ("image", "label", "prediction", "size"):
+            setattr(predictions, name, getattr(predictions, name)[np.arange(len(images)) % 2])
+        predictions.index = np.array([image.index for image in images], np.int32)
+        predictions.names = np.array([image.name for image in images])
+        predictions.write(folder / f"{run}.npz")
+    made_up_pairs().write(data_folder(tmp_path / "quick", "pairs") / f"{figures['pairs'].first_seed_runs[0]}.npz")
+
+
+@pytest.fixture
+def checkout(tmp_path, complete, repository) -> Path:
     """A copy of the project that holds the made-up results where the workflow expects them."""
     folder = tmp_path / "checkout"
     folder.mkdir()
@@ -115,45 +160,87 @@ def checkout(tmp_path, finished, repository) -> Path:
 
 def test_the_report_opens_without_errors_and_its_table_of_contents_works(checkout, quick):
     browser()
-    for row in quick.tables["embedding"].rows.values():  # the curves of these runs
-        for run in row.runs.values():
-            folder = checkout / "results" / "quick" / "runs" / run
-            if not (folder / "train.json").exists():
-                spec = next((checkout / "results" / "quick" / "runs").glob("*pne-s0*"))
-                shutil.copytree(spec, folder, dirs_exist_ok=True)
-                for path in folder.glob("*.json"):
-                    path.write_text(path.read_text().replace(spec.name, run))
-            lines = [{"iter": i, "decode.loss_ce": 1 / i, "loss_contrast": 0.5} for i in (10, 20)]
-            (folder / "history.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     for dataset in quick.declaration.datasets.values():
         marker = checkout / quick.declaration.data_root / dataset.folder / "meta.json"
         marker.parent.mkdir(parents=True)
         marker.write_text("{}\n")
     for evaluation in (checkout / "results" / "quick" / "runs").glob("*/multi_scale_flip.json"):
         evaluation.touch()  # it comes after the training
-    targets = ["results/quick/report/contrast_form.html", "results/quick/figures/training_curves.png"]
-    for arguments in (["--cores", "1", *targets], ["--report", "report.html", *targets]):
+    pages = {name: f"results/quick/report/{name}.html" for name in PAGES}
+    targets = [*pages.values(), *(f"results/quick/figures/{name}.png" for name in FIGURES)]
+    for arguments in (["--cores", "2", *targets], ["--report", "report.html", *targets]):
         command = [sys.executable, "-m", "snakemake", "--snakefile", "Snakefile", *arguments]
         done = subprocess.run(command, cwd=checkout, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
-        assert "rule train:" not in done.stdout + done.stderr
+        assert not re.search(r"rule (train|evaluate|extract_\w+):", done.stdout + done.stderr)
     noted = look(checkout / "report.html", WALK)
     assert noted["errors"] == []
-    assert noted["menu"] == ["Own: embedding", "Table 5: table1"]
+    assert set(noted["menu"]) == {*FIGURES.values(), *PAGES.values()}
+    declared = read_figures(Path("experiments"))
+    for name, category in FIGURES.items():
+        assert noted["results"][category][f"Figure: {declared[name].title}"]["image"] > 500, name
+    assert len(noted["images"]) >= len(FIGURES)
     assert all(noted["images"])
-    figure = noted["results"]["Own: embedding"]["Figure: Loss terms and pairs during training"]
-    assert figure["image"] > 1000
-    page = noted["results"]["Table 5: table1"]["Table, with the runs behind every cell"]["page"]
-    assert page == (checkout / targets[0]).read_text()
-    links = look(
-        checkout / targets[0],
-        """
-        noted.links = [...document.querySelectorAll("td a")].map(a => {
-            a.click();
-            return [location.hash, document.querySelector(":target") !== null];
-        });
-        """,
-    )
-    assert links["errors"] == []
-    assert len(links["links"]) == 6
-    assert all(found for _, found in links["links"])
+    for name, category in PAGES.items():
+        label = "Claims of the paper" if name == "claims" else "Table, with the runs behind every cell"
+        assert noted["results"][category][label]["page"] == (checkout / pages[name]).read_text()
+    for name in PAGES:
+        found = look(checkout / pages[name], FOLLOW)
+        assert found["errors"] == []
+        assert found["cut"] == 0, name
+        assert len(found["links"]) >= 6
+        assert all(found for _, found in found["links"])
+
+
+FOLLOW = """
+noted.cut = Math.max(0, document.documentElement.scrollWidth - window.innerWidth);
+noted.links = [...document.querySelectorAll("td a")].map(a => {
+    a.click();
+    return [location.hash, document.querySelector(":target") !== null];
+});
+"""
+
+
+def test_the_page_of_the_claims_says_what_the_verdicts_are_and_leads_to_the_runs(complete, quick, tmp_path):
+    options = ["--track", "quick", "--results", str(tmp_path)]
+    assert judge_claims(options) == 0
+    assert main(["--page", "claims", *options]) == 0
+    page = html.unescape((tmp_path / "quick" / "report" / "claims.html").read_text())
+    content = json.loads((tmp_path / "quick" / "claims" / "claims.json").read_text())
+    assert content["remarks"] in page
+    for verdict, meaning in content["explanations"].items():
+        assert f"<b>{verdict}</b>: {meaning}" in page
+    for key, claim in content["claims"].items():
+        section = page[page.index(f'<section id="claim-{key}">') :]
+        section = section[: section.index("</section>")]
+        assert claim["statement"] in section
+        assert (claim["note"] or "") in section
+        for check in claim["checks"]:
+            assert check["measured_text"] in section
+            assert check["quantity"] in section
+            assert check["reason"] in section
+    assert "one seed, no interval</small>" in page
+    assert not re.search(r"\d\.\d{6}", page[: page.index("Runs behind the numbers")])  # rounded
+    for cell in content["claims"]["gains_on_ade20k"]["checks"][0]["cells"]:
+        (run,) = quick.tables[cell["table"]].rows[cell["row"]].runs.values()
+        assert f'<a href="#run-{run}">{cell["row"]}</a>' in page
+        assert page.count(f'id="run-{run}"') == 1
+    assert not re.findall(r"""(?:src|href)=["'](?!#)""", page)
+    assert set(re.findall(r'href="#([^"]+)"', page)) <= set(re.findall(r'id="([^"]+)"', page))
+
+
+def test_claims_without_runs_have_no_links(quick, tmp_path):
+    options = ["--track", "quick", "--results", str(tmp_path)]
+    assert judge_claims(options) == 0
+    assert main(["--page", "claims", *options]) == 0
+    page = (tmp_path / "quick" / "report" / "claims.html").read_text()
+    assert "not measured" in page
+    assert 'href="#run-' not in page
+
+
+def test_claims_of_an_earlier_version_are_a_clear_error(quick, tmp_path, capsys):
+    path = tmp_path / "quick" / "claims" / "claims.json"
+    path.parent.mkdir(parents=True)
+    path.write_text('{"track": "quick", "claims": {}}')
+    assert main(["--page", "claims", "--track", "quick", "--results", str(tmp_path)]) == 2
+    assert "written by another version of this project; `snakemake claims` makes them anew" in capsys.readouterr().err
