@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 import pickle
 
 import pytest
 
+from pne.declaration.canonical import SPEC_VERSION
 from pne.options import LOSSES, PRESETS, Option, OptionError, non_default_options, resolve_options
 
 
@@ -65,6 +67,25 @@ def test_the_authors_preset_is_that_of_the_released_code():
         "reduction": "set_size",
         "empty_negatives": "anchors",
     }
+
+
+# Run ids hash the options that differ from the defaults, so a changed default would keep every id.
+DIGESTS_OF_DEFAULTS = {1: "9aecbed5ea5435d0"}  # by SPEC_VERSION
+
+
+def digest_of_defaults() -> str:
+    defaults = {loss: resolve_options(loss, {}) for loss in LOSSES}
+    return hashlib.sha256(json.dumps(defaults, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def test_a_changed_default_raises_the_version_of_specs():
+    found = digest_of_defaults()
+    assert DIGESTS_OF_DEFAULTS.get(SPEC_VERSION) == found, (
+        f"The defaults of the losses are not those of SPEC_VERSION {SPEC_VERSION}. If a default changed, old results "
+        f"would be taken for new ones: raise SPEC_VERSION in pne/declaration/canonical.py and add its digest {found!r} "
+        f"to DIGESTS_OF_DEFAULTS. If an option was added whose default keeps what the loss did before, replace the "
+        f"digest of version {SPEC_VERSION} by {found!r}."
+    )
 
 
 def test_only_differences_identify_a_setting():
