@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from analysis.figures.confusions import read_entries, select_confusion, select_images
+from analysis.figures.confusions import read_entries, select_confusions, select_images
 from analysis.figures.declaration import ResolvedFigure, data_folder, features_file
 from analysis.figures.tsne import map_one, map_two
 from analysis.latex_text import to_plain
@@ -35,7 +35,7 @@ def select(figure: ResolvedFigure, track: ResolvedTrack) -> Path:
     if figure.declaration.kind == "qualitative":
         write_selection(path, select_images(*entries))
     elif figure.declaration.kind == "pairs":
-        write_selection(path, select_confusion(*entries))
+        write_selection(path, select_confusions(*entries))
     else:
         raise UserError(f"figure {figure.name}: a figure of kind {figure.declaration.kind} selects no images")
     return path

@@ -1,5 +1,7 @@
 """Per-image confusion counts of an evaluation, entry by entry, and what is chosen from them by rule."""
 
+import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -7,15 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pne.errors import UserError
-from pne.extraction.selections import ChosenImage, ConfusionSelection, ImageSelection
+from pne.extraction.selections import ChosenImage, Confusion, ConfusionSelection, ImageSelection
 
 IMAGE_RULE = (
     "The images are chosen by the change of the image's own mIoU (over the classes labelled in it, single scale) from "
     "the baseline to ours: the two largest gains, the median, and the largest loss."
 )
+IMAGES_OF_CONFUSION = 5
+MOST_CONFUSIONS = 40
 CONFUSION_RULE = (
-    "The confusion is the one with the most mistaken pixels over all evaluated images; the image is the one with the "
-    "most of them among the images where both classes have at least as many correctly predicted pixels."
+    "Confusions of two classes are ranked by their mistaken pixels over all evaluated images; each is looked for in "
+    f"the {IMAGES_OF_CONFUSION} images that hold most of them, among the images where both classes have at least as "
+    f"many correctly predicted pixels; at most {MOST_CONFUSIONS} confusions in an image in all."
 )
 
 
@@ -47,7 +52,7 @@ def read_entries(path: Path) -> Entries:
         with np.load(path, allow_pickle=False) as data:
             arrays = [data[key].astype(np.int64) for key in ("image", "true", "predicted", "count")]
             return Entries(*arrays, names=tuple(data["names"].tolist()), num_classes=int(data["shape"][1]))
-    except (OSError, ValueError, KeyError, EOFError) as error:
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise UserError(f"{path}: no readable confusion counts ({error}); run the evaluation again") from error
 
 
@@ -80,11 +85,13 @@ def select_images(baseline: Entries, ours: Entries) -> ImageSelection:
     order = [index for index in np.argsort(-change, kind="stable").tolist() if np.isfinite(change[index])]
     if not order:
         raise UserError("no evaluated image has a labelled pixel; check the labels")
+    second = order[min(1, len(order) - 1)]
+    last = next(index for index in order if change[index] == change[order[-1]])
     picks = [
-        (order[0], "largest gain"),
-        (order[min(1, len(order) - 1)], "2nd largest gain"),
+        (order[0], "largest gain" if change[order[0]] >= 0 else "smallest loss"),
+        (second, "2nd largest gain" if change[second] >= 0 else "2nd smallest loss"),
         (order[len(order) // 2], "median"),
-        (order[-1], "largest loss" if change[order[-1]] < 0 else "smallest gain"),
+        (last, "largest loss" if change[last] < 0 else "smallest gain"),
     ]
     chosen: dict[int, ChosenImage] = {}
     for index, name in picks:
@@ -93,32 +100,26 @@ def select_images(baseline: Entries, ours: Entries) -> ImageSelection:
     return ImageSelection(rule=IMAGE_RULE, images=list(chosen.values()))
 
 
-def select_confusion(entries: Entries) -> ConfusionSelection:
-    """Choose one confusion and one image by `CONFUSION_RULE`; a confusion without such an image gives way to the next.
+def select_confusions(entries: Entries) -> ConfusionSelection:
+    """Rank confusions in images by `CONFUSION_RULE`; ties go to the lower class numbers and the earlier image.
 
-    Raises
-    ------
-    UserError
-        If no image holds a confusion of two classes that it also shows correctly.
+    There are none where every pixel is right, or no image shows both classes of a confusion correctly.
     """
     size = entries.num_classes
     wrong = entries.true != entries.predicted
     totals = np.bincount(entries.true[wrong] * size + entries.predicted[wrong], entries.count[wrong], size * size)
-    correct = ~wrong
+    right = {value: entries.per_image(~wrong & (entries.true == value)) for value in np.unique(entries.true).tolist()}
+    found: list[Confusion] = []
     for pair in np.argsort(-totals, kind="stable").tolist():
-        if totals[pair] == 0:
+        if totals[pair] == 0 or len(found) >= MOST_CONFUSIONS:
             break
         true, predicted = divmod(pair, size)
         mistaken = entries.per_image((entries.true == true) & (entries.predicted == predicted))
-        enough = np.ones(len(entries.names), bool)
-        for value in (true, predicted):
-            enough &= entries.per_image(correct & (entries.true == value)) >= mistaken
+        enough = (right[true] >= mistaken) & (right.get(predicted, np.zeros_like(mistaken)) >= mistaken)
         mistaken = np.where(enough, mistaken, 0)
-        index = int(mistaken.argmax())
-        if mistaken[index] > 0:
+        for index in np.argsort(-mistaken, kind="stable")[:IMAGES_OF_CONFUSION].tolist():
             pixels = int(mistaken[index])
-            image = ChosenImage(index=index, name=entries.names[index], reason=f"{pixels} mistaken pixels")
-            return ConfusionSelection(
-                rule=CONFUSION_RULE, image=image, true_class=true, predicted_class=predicted, pixels=pixels
-            )
-    raise UserError("no evaluated image shows a confusion of two classes beside correct pixels of both")
+            if pixels > 0:
+                image = ChosenImage(index=index, name=entries.names[index], reason=f"{pixels} mistaken pixels")
+                found.append(Confusion(image=image, true_class=true, predicted_class=predicted, pixels=pixels))
+    return ConfusionSelection(rule=CONFUSION_RULE, confusions=found[:MOST_CONFUSIONS])

@@ -11,7 +11,7 @@ from analysis.figures.class_iou import MOST_CLASSES, draw_changes, iou_changes, 
 from analysis.figures.compute import MAP, SELECTION, folder_of
 from analysis.figures.curves import draw_curves, gather_curves, read_history
 from analysis.figures.declaration import ResolvedFigure, TableRows
-from analysis.figures.panels import draw_comparison, draw_pairs
+from analysis.figures.panels import draw_comparison, draw_pairs, name_negatives
 from analysis.figures.scatter import draw_losses, draw_sampling
 from analysis.figures.style import paper_style, save
 from analysis.figures.sweeps import draw_sweeps, group_names, sweep_values
@@ -92,15 +92,23 @@ def _pairs(figure: ResolvedFigure, track: ResolvedTrack) -> Drawn:
     folder = folder_of(figure, track)
     selection = read_selection(folder / SELECTION, ConfusionSelection)
     pairs = Pairs.read(folder / f"{figure.first_seed_runs[0]}.npz")
-    true, predicted = (str(pairs.classes[i]) for i in (selection.true_class, selection.predicted_class))
+    loss = to_plain(figure.rows[0].declaration.label)
+    cells = " x ".join(map(str, pairs.prediction.shape))
+    if not len(pairs.anchors):
+        shown = f"{pairs.about['choice']} Shown is image {pairs.about['name']} ({loss})."
+    else:
+        true, predicted = (str(pairs.classes[pairs.about[key]]) for key in ("true_class", "predicted_class"))
+        shown = (
+            f"What the loss of {loss} draws for the confusion of {true} with {predicted} in image "
+            f"{pairs.about['name']}: {len(pairs.anchors)} of {len(pairs.candidates)} mistaken cells of the feature map "
+            f"as anchors, {len(pairs.positives)} cells of correct {true} as positives, {len(pairs.negatives)} cells as "
+            f"negatives ({name_negatives(pairs)}). {selection.rule} {pairs.about['choice']}"
+        )
     sentences = [
-        f"What the loss of {to_plain(figure.rows[0].declaration.label)} draws for the confusion of {true} with "
-        f"{predicted} in image {selection.image.name}: {len(pairs.anchors)} of {len(pairs.candidates)} mistaken cells "
-        f"of the feature map as anchors, {len(pairs.positives)} correct cells of {true} as positives, "
-        f"{len(pairs.negatives)} correct cells of {predicted} as negatives.",
-        selection.rule,
-        "Drawn by the trained network's own branch; the prediction shown is at full resolution, the loss sees that of "
-        f"the feature map ({pairs.grid[0]} x {pairs.grid[1]} cells).",
+        shown,
+        "Drawn by the trained network's own branch. The prediction is that of the feature map, as the loss sees it "
+        f"({cells} cells, before upsampling); a marker stands on the one pixel whose label the loss reads for a cell, "
+        "its upper left one.",
     ]
     return draw_pairs(pairs), sentences
 

@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
-from analysis.figures.style import GAIN, GREY, IGNORED, LOSS, MILLIMETRE, PAGE, YELLOW, new_figure, paint
+from analysis.figures.style import FONT_SIZE, GAIN, GREY, IGNORED, LOSS, MILLIMETRE, PAGE, YELLOW, new_figure, paint
 from pne.errors import UserError
 from pne.extraction.archives import Pairs, Predictions
 
@@ -113,42 +113,61 @@ PAIR_STYLES = {  # marker, face, largest size
 }
 
 
-def cell_centres(
-    position: NDArray[np.integer], grid: NDArray[np.integer], size: tuple[int, int]
-) -> NDArray[np.float64]:
-    """Return the image coordinates (x, y) of cells of a feature map, shape (n, 2)."""
-    row, column = position[:, 0], position[:, 1]
-    return np.stack([(column + 0.5) * size[1] / grid[1] - 0.5, (row + 0.5) * size[0] / grid[0] - 0.5], 1)
+def name_negatives(pairs: Pairs) -> str:
+    """Say what the negatives are: the correct pixels of the predicted class, unless the loss takes others."""
+    true, predicted = pairs.true_classes(pairs.negatives), pairs.predicted_classes(pairs.negatives)
+    wanted = pairs.about["predicted_class"]
+    if ((true == wanted) & (predicted == wanted)).all():
+        return f"correct {pairs.classes[wanted]}"
+    return "correct pixels of other classes" if (true == predicted).all() else "pixels of other classes"
 
 
 def draw_pairs(pairs: Pairs) -> Figure:
-    """Draw the image with the drawn pixels, the label and the prediction, with the same pixels in all three."""
+    """Draw image, label and prediction of the feature map's cells, each with the drawn pixels.
+
+    A marker stands on the pixel whose label the loss reads for the cell.
+    """
     height, width = pairs.label.shape
     cell = PAGE / 3
     figure = new_figure(PAGE, cell * height / width + 20 * MILLIMETRE, images=True)
     axes = figure.subplots(1, 3)
-    room = (cell * 72 / pairs.grid[1]) ** 2  # of a cell, points squared
-    parts = [pairs.image, paint(pairs.label, pairs.palette), paint(pairs.prediction, pairs.palette)]
+    room = (cell * 72 / pairs.prediction.shape[1]) ** 2  # of a cell, points squared
+    prediction = pairs.spread_prediction()
+    parts = [pairs.image, paint(pairs.label, pairs.palette), paint(prediction, pairs.palette)]
     for ax, part, title in zip(axes, parts, ("(a) image", "(b) label", "(c) prediction"), strict=True):
         show(ax, part)
         ax.set_title(title)
         for name in ("positives", "negatives", "anchors"):
             marker, colour, most = PAIR_STYLES[name]
             size = float(np.clip(0.8 * room, SMALLEST, most))
-            xy = cell_centres(getattr(pairs, name), pairs.grid, (height, width))
-            ax.scatter(*xy.T, s=size, marker=marker, facecolor=colour, edgecolor="black", linewidth=0.4, label=name)
+            xy = pairs.label_pixels(getattr(pairs, name))[:, ::-1]
+            # Pixels at the border are drawn whole.
+            ax.scatter(
+                *xy.T,
+                s=size,
+                marker=marker,
+                facecolor=colour,
+                edgecolor="black",
+                linewidth=0.4,
+                label=name,
+                clip_on=False,
+                zorder=3,
+            )
         ax.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5))
-    true, predicted = (str(pairs.classes[pairs.about[key]]) for key in ("true_class", "predicted_class"))
-    meanings = {
-        "anchors": f"anchors: {true} taken for {predicted}",
-        "positives": f"positives: correct {true}",
-        "negatives": f"negatives: correct {predicted}",
-    }
-    handles = [
-        Line2D([], [], linestyle="none", marker=m, markerfacecolor=c, markeredgecolor="black", label=meanings[name])
-        for name, (m, c, _) in PAIR_STYLES.items()
-    ]
-    figure.legend(handles=handles, loc="outside upper center", ncols=3, handletextpad=0.2)
-    entries = class_patches([pairs.label, pairs.prediction], pairs.classes, pairs.palette)
+    if len(pairs.anchors):
+        true, predicted = (str(pairs.classes[pairs.about[key]]) for key in ("true_class", "predicted_class"))
+        meanings = {
+            "anchors": f"anchors: {true} taken for {predicted}",
+            "positives": f"positives: correct {true}",
+            "negatives": f"negatives: {name_negatives(pairs)}",
+        }
+        handles = [
+            Line2D([], [], linestyle="none", marker=m, markerfacecolor=c, markeredgecolor="black", label=meanings[name])
+            for name, (m, c, _) in PAIR_STYLES.items()
+        ]
+        figure.legend(handles=handles, loc="outside upper center", ncols=3, handletextpad=0.2)
+    else:
+        figure.suptitle("The loss draws no pair in any evaluated image.", fontsize=FONT_SIZE)
+    entries = class_patches([pairs.label, prediction], pairs.classes, pairs.palette)
     figure.legend(handles=entries, loc="outside lower center", ncols=7, columnspacing=1.0, handlelength=1.2)
     return figure

@@ -2,6 +2,7 @@
 
 import json
 import zipfile
+import zlib
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -58,7 +59,7 @@ class Archive:
             return cls(about=about, **arrays)
         except FileNotFoundError:
             raise UserError(f"{path}: no such file; `python -m pne.extract` makes it") from None
-        except (OSError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
+        except (OSError, KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
             raise UserError(
                 f"{path}: holds no {cls.__name__} ({error}); delete it and run the workflow again"
             ) from error
@@ -151,29 +152,52 @@ class Predictions(Archive):
 
 @dataclass
 class Pairs(Archive):
-    """The pixels that a loss draws for one confusion in one image; positions are (row, column) of the feature map."""
+    """The pixels that a loss draws for one confusion in one image; positions are (row, column) of the feature map.
+
+    All are empty, and the classes in ``about`` None, where the loss draws no pair in any image.
+    """
 
     SHAPES: ClassVar[dict[str, str]] = {
         "image": "hw3",
         "label": "hw",
-        "prediction": "hw",
+        "prediction": "uv",
+        "extent": "2",
         "candidates": "s2",
         "anchors": "a2",
         "positives": "p2",
         "negatives": "m2",
-        "grid": "2",
         "classes": "c",
         "palette": "c3",
     }
 
-    about: dict[str, Any]  # run, image, name, true_class, predicted_class, ...
+    about: dict[str, Any]  # run, image, name, rule, true_class, predicted_class, ...
     image: NDArray[np.uint8]  # (H, W, 3) RGB
     label: NDArray[np.uint8]  # (H, W)
-    prediction: NDArray[np.uint8]  # (H, W)
-    candidates: NDArray[np.int32]  # (S, 2) every pixel of the confusion
-    anchors: NDArray[np.int32]  # (A, 2) distinct pixels
-    positives: NDArray[np.int32]  # (P, 2) distinct pixels
-    negatives: NDArray[np.int32]  # (M, 2) distinct pixels
-    grid: NDArray[np.int32]  # (2,) height and width of the feature map
+    prediction: NDArray[np.uint8]  # (h, w) of the cells of the feature map, as the loss sees it
+    extent: NDArray[np.int32]  # (2,) height and width of the label with the padding that the network sees
+    candidates: NDArray[np.int32]  # (S, 2) every cell of the confusion
+    anchors: NDArray[np.int32]  # (A, 2) distinct cells
+    positives: NDArray[np.int32]  # (P, 2) distinct cells
+    negatives: NDArray[np.int32]  # (M, 2) distinct cells
     classes: NDArray[np.str_]
     palette: NDArray[np.uint8]
+
+    def label_pixels(self, cells: NDArray[np.integer]) -> NDArray[np.int64]:
+        """Return the pixels (row, column) of the label that the loss reads for cells, shape (n, 2)."""
+        return cells.astype(np.int64) * self.extent // self.prediction.shape
+
+    def true_classes(self, cells: NDArray[np.integer]) -> NDArray[np.uint8]:
+        """Return the class that the loss reads for cells, shape (n,)."""
+        return self.label[tuple(self.label_pixels(cells).T)]
+
+    def predicted_classes(self, cells: NDArray[np.integer]) -> NDArray[np.uint8]:
+        """Return the predicted class of cells, shape (n,)."""
+        return self.prediction[tuple(cells.T)]
+
+    def spread_prediction(self) -> NDArray[np.uint8]:
+        """Paint the prediction at the size of the label, (H, W): each cell from its label pixel to the next one's."""
+        cells = []
+        for size, given, extent in zip(self.label.shape, self.prediction.shape, self.extent, strict=True):
+            first = np.arange(given) * int(extent) // given
+            cells.append(np.searchsorted(first, np.arange(size), side="right") - 1)
+        return self.prediction[np.ix_(*cells)]

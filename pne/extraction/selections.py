@@ -30,15 +30,21 @@ class ImageSelection(_Strict):
     images: list[ChosenImage] = Field(min_length=1)
 
 
-class ConfusionSelection(_Strict):
-    """One confusion in one image."""
+class Confusion(_Strict):
+    """One class mistaken for another in one image."""
 
-    kind: Literal["confusion"] = "confusion"
-    rule: str
     image: ChosenImage
     true_class: int = Field(ge=0)
     predicted_class: int = Field(ge=0)
     pixels: int = Field(ge=1, description="Mistaken pixels in the image, at full resolution.")
+
+
+class ConfusionSelection(_Strict):
+    """Confusions in the order in which they are to be shown; the first that a loss draws pairs of is taken."""
+
+    kind: Literal["confusions"] = "confusions"
+    rule: str
+    confusions: list[Confusion]
 
 
 Selection = ImageSelection | ConfusionSelection

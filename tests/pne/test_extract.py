@@ -16,7 +16,6 @@ from pne.extraction.archives import Features, Pairs, Predictions
 from pne.extraction.network import Network
 from pne.extraction.sampling import ClassSample, pixel_keys
 from pne.extraction.selections import ChosenImage, ConfusionSelection, ImageSelection, write_selection
-from pne.losses.inputs import classify_pixels
 
 
 @pytest.fixture(scope="module")
@@ -112,45 +111,6 @@ def test_images_come_back_in_their_own_colours(specs):
     assert difference.mean() < 2  # decoders of JPEG differ a little
 
 
-def test_drawn_pairs_are_pixels_of_the_confusion_and_of_both_classes(specs, tmp_path):
-    network = Network(specs["pne"])
-    counts: dict[tuple[int, int, int], int] = {}
-    for index in range(len(network.dataset)):
-        pixels = network.look(index)
-        kinds = classify_pixels(pixels.logits, pixels.label, 255)
-        right = set(kinds.label[kinds.correct].tolist())
-        for pair in zip(kinds.label[kinds.wrong].tolist(), kinds.predicted[kinds.wrong].tolist(), strict=True):
-            if right.issuperset(pair):
-                key = (index, *pair)
-                counts[key] = counts.get(key, 0) + 1
-    index, true, predicted = max(counts, key=counts.get)
-    pixels = network.look(index)
-    kinds = classify_pixels(pixels.logits, pixels.label, 255)
-    image = ChosenImage(index=index, name=network.name(index), reason="-")
-    selection = ConfusionSelection(rule="-", image=image, true_class=true, predicted_class=predicted, pixels=9)
-    write_selection(tmp_path / "selection.json", selection)
-    arguments = ["--pairs", str(tmp_path / "selection.json"), "--out", str(tmp_path)]
-    assert extract.main([str(specs["pne"]), *arguments]) == 0
-    pairs = Pairs.read(tmp_path / "pne.npz")
-    width = int(pairs.grid[1])
-
-    def places(position):
-        return position[:, 0] * width + position[:, 1]
-
-    label, prediction = kinds.label[0].numpy(), kinds.predicted[0].numpy()
-    assert len(pairs.candidates) == counts[index, true, predicted]
-    assert set(places(pairs.anchors)) <= set(places(pairs.candidates))
-    for name, (its_label, its_prediction) in {
-        "anchors": (true, predicted),
-        "positives": (true, true),
-        "negatives": (predicted, predicted),
-    }.items():
-        chosen = places(getattr(pairs, name))
-        assert len(chosen) > 0
-        assert (label[chosen] == its_label).all()
-        assert (prediction[chosen] == its_prediction).all()
-
-
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
@@ -181,10 +141,7 @@ def test_selections_of_other_kinds_and_missing_folders_are_clear_errors(specs, t
 
 
 def test_a_run_without_pairs_says_so(specs, tmp_path, capsys):
-    image = ChosenImage(index=0, name="000", reason="-")
-    write_selection(
-        tmp_path / "s.json", ConfusionSelection(rule="-", image=image, true_class=0, predicted_class=1, pixels=1)
-    )
+    write_selection(tmp_path / "s.json", ConfusionSelection(rule="-", confusions=[]))
     assert extract.main([str(specs["base"]), "--pairs", str(tmp_path / "s.json"), "--out", str(tmp_path)]) == 2
     assert "draws no pairs" in capsys.readouterr().err
 

@@ -54,19 +54,19 @@ def made_up_predictions(run: str, seed: int) -> Predictions:
 
 
 def made_up_pairs() -> Pairs:
-    """One confusion of tree with building, on a feature map of 4 x 5 cells."""
+    """One confusion of tree with building, on a feature map of 4 x 6 cells whose last column is padding."""
     predictions = made_up_predictions("run", 0)
-    image, label, prediction = predictions.panel(0)
+    image, label, _ = predictions.panel(0)
     return Pairs(
-        about={"true_class": 3, "predicted_class": 1},
+        about={"name": "four", "true_class": 3, "predicted_class": 1, "choice": "The first of them."},
         image=image,
         label=label,
-        prediction=prediction,
+        prediction=np.arange(24, dtype=np.uint8).reshape(4, 6) % 4,
+        extent=np.array([12, 25], np.int32),
         candidates=np.array([(0, 0), (1, 1), (3, 4)], np.int32),
         anchors=np.array([(0, 0), (3, 4)], np.int32),
         positives=np.array([(2, 2)], np.int32),
         negatives=np.array([(1, 0), (1, 2)], np.int32),
-        grid=np.array([4, 5], np.int32),
         classes=np.array(CLASSES),
         palette=PALETTE,
     )

@@ -147,12 +147,23 @@ def test_selections_are_stored_and_their_rule_is_printed_in_the_caption(results,
     assert images.rule in files(tmp_path, "qualitative_cityscapes")["md"].read_text()
 
     folder = data_folder(tmp_path / "quick", "pairs")
-    confusion = read_selection(folder / "selection.json", ConfusionSelection)
-    made_up_pairs().write(folder / f"{figures['pairs'].first_seed_runs[0]}.npz")
+    confusions = read_selection(folder / "selection.json", ConfusionSelection)
+    pairs = made_up_pairs()
+    archive = folder / f"{figures['pairs'].first_seed_runs[0]}.npz"
+    pairs.write(archive)
     assert main(["draw", "pairs", *results]) == 0
     caption = files(tmp_path, "pairs")["md"].read_text()
-    assert confusion.rule in caption
+    assert f"{confusions.rule} {pairs.about['choice']}" in caption
     assert "2 of 3 mistaken cells" in caption
+    assert "the confusion of tree with building in image four" in caption
+
+    pairs.about |= {"true_class": None, "predicted_class": None, "choice": "The loss draws no pair at all."}
+    for name in ("candidates", "anchors", "positives", "negatives"):
+        setattr(pairs, name, getattr(pairs, name)[:0])
+    pairs.write(archive)
+    assert main(["draw", "pairs", *results]) == 0
+    caption = files(tmp_path, "pairs")["md"].read_text()
+    assert "The loss draws no pair at all. Shown is image four (PNE)." in caption
 
 
 def test_predictions_of_an_older_selection_are_refused(results, tmp_path, quick, capsys):

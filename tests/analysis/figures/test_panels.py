@@ -4,8 +4,16 @@ import numpy as np
 import pytest
 from samples import CLASSES, PALETTE, made_up_pairs, made_up_predictions
 
-from analysis.figures.confusions import Entries, image_miou, read_entries, select_confusion, select_images
-from analysis.figures.panels import CHANGE_COLOURS, CHANGES, cell_centres, change_map, draw_comparison, draw_pairs
+from analysis.figures.confusions import (
+    IMAGES_OF_CONFUSION,
+    MOST_CONFUSIONS,
+    Entries,
+    image_miou,
+    read_entries,
+    select_confusions,
+    select_images,
+)
+from analysis.figures.panels import CHANGE_COLOURS, CHANGES, change_map, draw_comparison, draw_pairs, name_negatives
 from analysis.figures.style import paint, paper_style
 from pne.engine.confusion import Confusion, write_confusion
 from pne.errors import UserError
@@ -62,19 +70,32 @@ def test_predictions_of_different_images_are_refused():
         draw_comparison(baseline, ours, ["", ""])
 
 
-def test_pairs_stand_at_the_centres_of_their_cells_in_all_panels():
+def test_pairs_stand_on_the_label_pixels_of_their_cells_in_all_panels():
     pairs = made_up_pairs()
     with paper_style():
         figure = draw_pairs(pairs)
     assert len(figure.axes) == 3
     for ax in figure.axes:
-        drawn = {part.get_label(): np.asarray(part.get_offsets()) for part in ax.collections}
-        for name in ("anchors", "positives", "negatives"):
-            np.testing.assert_allclose(drawn[name], cell_centres(getattr(pairs, name), pairs.grid, (12, 20)))
-    # The cell of row 3, column 4 of 4 x 5 covers rows 9 to 11 and columns 16 to 19 of 12 x 20 pixels.
-    np.testing.assert_allclose(cell_centres(np.array([(3, 4)]), pairs.grid, (12, 20)), [(17.5, 10)])
+        drawn = {part.get_label(): np.asarray(part.get_offsets()).tolist() for part in ax.collections}
+        # Row i of 4 reads pixel i * 12 // 4 of the label, column j of 6 pixel j * 25 // 6.
+        assert drawn == {"anchors": [[0, 0], [16, 9]], "positives": [[8, 6]], "negatives": [[0, 3], [8, 3]]}
+    painted = figure.axes[2].images[0].get_array()
+    columns = [0] * 4 + [1] * 4 + [2] * 4 + [3] * 4 + [4] * 4  # of 20; those of the last cell, from 20 on, are padding
+    expected = pairs.prediction[np.repeat(np.arange(4), 3)[:, None], np.array(columns)[None]]
+    assert np.array_equal(painted, paint(expected, PALETTE))
     texts = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert texts == ["anchors: tree taken for building", "positives: correct tree", "negatives: correct building"]
+    assert texts[:2] == ["anchors: tree taken for building", "positives: correct tree"]
+
+
+def test_the_legend_calls_negatives_correct_pixels_of_the_predicted_class_only_where_they_are():
+    pairs = made_up_pairs()
+    pixels = tuple(pairs.label_pixels(pairs.negatives).T)
+    pairs.label[pixels], pairs.prediction[tuple(pairs.negatives.T)] = 1, 1
+    assert name_negatives(pairs) == "correct building"
+    pairs.label[pixels], pairs.prediction[tuple(pairs.negatives.T)] = 2, 2
+    assert name_negatives(pairs) == "correct pixels of other classes"
+    pairs.label[pixels] = 0
+    assert name_negatives(pairs) == "pixels of other classes"
 
 
 def test_image_miou_counts_the_classes_labelled_in_the_image():
@@ -106,23 +127,38 @@ def test_one_image_is_shown_once_and_no_gain_is_called_a_loss():
     assert "smallest gain" in select_images(*many).images[-1].reason
 
 
-def test_the_confusion_is_the_most_frequent_one_that_can_be_shown():
+def test_ties_go_to_the_earlier_image_at_both_ends():
+    baseline = entries(*[[[5, 5], [0, 10]]] * 6)
+    ours = entries(*[[[5 + n, 5 - n], [0, 10]] for n in (-1, 2, 0, 2, 1, -1)])
+    selection = select_images(baseline, ours)
+    assert [image.index for image in selection.images] == [1, 3, 2, 0]
+    assert [image.reason.split(":")[0] for image in selection.images][::3] == ["largest gain", "largest loss"]
+
+
+def test_confusions_are_ranked_by_their_pixels_and_looked_for_where_they_can_be_shown():
     # Class 2 is taken for 0 most often, but no image shows 2 predicted rightly; then 1 for 0, most often in image 1.
     size = 3
     first = np.zeros((size, size), int)
     first[2, 0], first[0, 0], first[1, 0], first[1, 1] = 90, 50, 20, 30
     second = np.zeros((size, size), int)
-    second[1, 0], second[1, 1], second[0, 0] = 25, 40, 25
+    second[1, 0], second[1, 1], second[0, 0], second[0, 1] = 25, 40, 25, 3
     third = np.zeros((size, size), int)
     third[1, 0], third[1, 1], third[0, 0] = 40, 39, 90  # more mistaken than correct pixels
-    selection = select_confusion(entries(first, second, third))
-    assert (selection.true_class, selection.predicted_class) == (1, 0)
-    assert (selection.image.index, selection.pixels) == (1, 25)
+    found = select_confusions(entries(first, second, third)).confusions
+    ranked = [(one.image.index, one.true_class, one.predicted_class, one.pixels) for one in found]
+    assert ranked == [(1, 1, 0, 25), (0, 1, 0, 20), (1, 0, 1, 3)]
 
 
-def test_without_confusion_there_is_a_clear_error():
-    with pytest.raises(UserError, match="no evaluated image shows a confusion"):
-        select_confusion(entries([[5, 0], [0, 5]]))
+def test_a_confusion_is_looked_for_in_a_few_images_and_all_in_all_in_not_too_many():
+    wide = [np.full((12, 12), 1) + np.eye(12, dtype=int) * 50 for _ in range(8)]
+    found = select_confusions(entries(*wide)).confusions
+    assert len(found) == MOST_CONFUSIONS
+    assert [one.image.index for one in found[:IMAGES_OF_CONFUSION]] == list(range(IMAGES_OF_CONFUSION))
+    assert (found[IMAGES_OF_CONFUSION].true_class, found[IMAGES_OF_CONFUSION].predicted_class) == (0, 2)
+
+
+def test_without_confusion_the_selection_is_empty():
+    assert select_confusions(entries([[5, 0], [0, 5]])).confusions == []
 
 
 def test_counts_are_read_as_the_evaluation_writes_them(tmp_path):
@@ -136,3 +172,18 @@ def test_counts_are_read_as_the_evaluation_writes_them(tmp_path):
     path.write_bytes(b"PK")
     with pytest.raises(UserError, match="no readable confusion counts"):
         read_entries(path)
+
+
+def test_truncated_and_spoilt_counts_are_one_clear_error(tmp_path):
+    path = tmp_path / "single_scale.confusion.npz"
+    random = np.random.default_rng(0)
+    made = entries(*random.integers(0, 1000, (20, 8, 8)).tolist())
+    arrays = [part.astype(np.int32) for part in (made.image, made.true, made.predicted)]
+    write_confusion(path, Confusion(*arrays, made.count, names=made.names, num_classes=8))
+    whole = path.read_bytes()
+    spoilt = bytearray(whole)
+    spoilt[200:260] = bytes(60)
+    for content in (whole[: len(whole) // 2], whole[:-30], bytes(spoilt)):
+        path.write_bytes(content)
+        with pytest.raises(UserError, match="no readable confusion counts"):
+            read_entries(path)

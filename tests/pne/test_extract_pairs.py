@@ -1,0 +1,210 @@
+"""The pairs of a figure are those that the loss of a really trained run draws, at the labels that it reads."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tiny_runs import CLASSES, PNE, draw_images, write_run
+
+from analysis.figures.panels import draw_pairs
+from analysis.figures.style import paint, paper_style
+from pne import extract, train
+from pne.engine.confusion import read_confusion
+from pne.errors import UserError
+from pne.extraction.archives import Pairs
+from pne.extraction.network import Network
+from pne.extraction.pairs import ENOUGH, MOST, NONE, RANKED, draw_image, extract_pairs
+from pne.extraction.selections import ChosenImage, Confusion, ConfusionSelection, write_selection
+from pne.heads.randomness import call_generator
+from pne.losses import misclassified, sample_pairs
+
+
+@pytest.fixture(scope="module")
+def spec(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trained run with PNE; few positives and negatives are drawn, so that chance decides which."""
+    folder = tmp_path_factory.mktemp("pairs")
+    # The side lengths of the labels are no multiples of the cells', so that a cell's centre is not its label pixel.
+    data = draw_images(folder / "data" / "street", train=8, test=5, size=(52, 75))
+    contrast = {"loss": {**PNE, "num_samples": 2}, "weight": 1.3, "projection": {"channels": 12}}
+    spec = write_run(folder, data, "pne", iterations=40, contrast=contrast)
+    assert train.main([str(spec)]) == 0
+    return spec
+
+
+@pytest.fixture
+def network(spec: Path) -> Network:
+    return Network(spec)
+
+
+@pytest.fixture
+def drawn(network: Network) -> list[tuple[int, int, int, int]]:
+    """Anchors, image, true and predicted class of everything that the loss draws, most anchors first."""
+    return sorted(
+        (
+            (len(one.anchors), index, *pair)
+            for index in range(len(network.dataset))
+            for pair, one in draw_image(network, index).confusions.items()
+        ),
+        reverse=True,
+    )
+
+
+def select(*confusions: tuple[int, int, int]) -> ConfusionSelection:
+    return ConfusionSelection(
+        rule="-",
+        confusions=[
+            Confusion(
+                image=ChosenImage(index=index, name=f"{index:03d}", reason="-"),
+                true_class=true,
+                predicted_class=predicted,
+                pixels=9,
+            )
+            for index, true, predicted in confusions
+        ],
+    )
+
+
+def test_the_label_and_the_prediction_under_every_marker_are_the_classes_of_the_legend(network, drawn, spec, tmp_path):
+    anchors, *confusion = drawn[0]
+    assert anchors >= ENOUGH
+    write_selection(tmp_path / "selection.json", select(tuple(confusion)))
+    arguments = ["--pairs", str(tmp_path / "selection.json"), "--out", str(tmp_path)]
+    assert extract.main([str(spec), *arguments]) == 0
+    pairs = Pairs.read(tmp_path / "pne.npz")
+    index, true, predicted = confusion
+    _, label, _ = network.see(index)
+    with paper_style():
+        figure = draw_pairs(pairs)
+    expected = {
+        "anchors": (true, predicted),
+        "positives": (true, true),
+        "negatives": (predicted, predicted),
+    }
+    names = [str(name) for name in pairs.classes]
+    texts = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert texts == [
+        f"anchors: {names[true]} taken for {names[predicted]}",
+        f"positives: correct {names[true]}",
+        f"negatives: correct {names[predicted]}",
+    ]
+    _, label_axes, prediction_axes = figure.axes
+    assert np.array_equal(label_axes.images[0].get_array(), paint(label, network.palette))
+    for ax, which in ((label_axes, 0), (prediction_axes, 1)):
+        painted = ax.images[0].get_array()
+        assert ax.images[0].get_extent() == [-0.5, label.shape[1] - 0.5, label.shape[0] - 0.5, -0.5]
+        for part in ax.collections:
+            xy = np.asarray(part.get_offsets())
+            assert len(xy) > 0
+            assert np.array_equal(xy, xy.astype(int))  # centres of pixels
+            colours = painted[tuple(xy[:, ::-1].astype(int).T)]
+            assert (colours == network.palette[expected[part.get_label()][which]]).all()
+    assert pairs.prediction.shape != label.shape
+
+
+def test_the_painted_prediction_is_the_argmax_of_the_feature_map_at_every_label_pixel(network, drawn):
+    _, *confusion = drawn[0]
+    pairs = extract_pairs(network, select(tuple(confusion)))
+    logits = network.look(confusion[0]).logits
+    prediction = logits[0].argmax(0).numpy()
+    spread = pairs.spread_prediction()
+    assert spread.shape == pairs.label.shape
+    cells = np.argwhere(np.ones_like(prediction, bool))
+    row, column = pairs.label_pixels(cells).T
+    inside = (row < spread.shape[0]) & (column < spread.shape[1])
+    assert np.array_equal(spread[row[inside], column[inside]], prediction.ravel()[inside])
+
+
+def test_the_pairs_are_the_branchs_own_next_draw(network, drawn, monkeypatch):
+    _, *confusion = drawn[0]
+    index, true, predicted = confusion
+    pairs = extract_pairs(network, select(tuple(confusion)))
+    draws = []
+    original = misclassified.draw_pairs
+    monkeypatch.setattr(misclassified, "draw_pairs", lambda *a, **k: draws.append(original(*a, **k)) or draws[-1])
+    pixels, branch = network.look(index), network.branch
+    assert int(branch.calls) == branch._calls == 40  # it goes on where the training ended
+    with torch.no_grad():
+        branch(pixels.features, pixels.logits, pixels.label)
+    [draw] = draws
+    anchors = draw.anchors
+    ours = (anchors.count > 0) & (anchors.label == true) & (anchors.predicted == predicted)
+    width = pairs.prediction.shape[1]
+
+    def places(cells: np.ndarray) -> set[int]:
+        return set((cells[:, 0] * width + cells[:, 1]).tolist())
+
+    def contrasted(place: torch.Tensor, count: torch.Tensor) -> set[int]:
+        pixel = draw.column[0][place[ours]]
+        return set(pixel[count[ours] > 0].tolist())
+
+    assert places(pairs.anchors) == set(anchors.pixel[ours].tolist())
+    assert places(pairs.positives) == contrasted(draw.positive, draw.positive_count)
+    assert places(pairs.negatives) == contrasted(draw.negative, draw.negative_count)
+
+
+def test_another_call_draws_other_pixels(network, drawn):
+    """So that the test above would see another generator."""
+    _, index, true, predicted = drawn[0]
+    pixels, branch = network.look(index), network.branch
+    found = []
+    for call in (40, 41):
+        with torch.no_grad():
+            embeddings = branch.projection(pixels.features)
+            generator = call_generator(branch.seed, 0, call, embeddings.device)
+            sample = sample_pairs(branch.loss, embeddings, pixels.logits, pixels.label, generator=generator)
+        ours = (sample.label == true) & (sample.predicted == predicted)
+        found.append((sample.positive[ours].unique().tolist(), sample.negative[ours].unique().tolist()))
+    assert found[0] != found[1]
+
+
+def test_the_first_ranked_confusion_with_enough_anchors_is_shown(network, drawn):
+    few = next(one[1:] for one in drawn if one[0] < ENOUGH)
+    enough = [one[1:] for one in drawn if one[0] >= ENOUGH]
+    chosen = enough[-1]  # not the one of most anchors
+    pairs = extract_pairs(network, select(few, (chosen[0], chosen[1], chosen[1]), chosen, enough[0]))
+    assert (pairs.about["index"], pairs.about["true_class"], pairs.about["predicted_class"]) == chosen
+    assert pairs.about["choice"] == RANKED
+
+
+@pytest.mark.parametrize("ranked", [True, False])
+def test_where_no_ranked_confusion_has_enough_anchors_the_one_of_most_is_shown(network, drawn, ranked):
+    few = [one[1:] for one in drawn if one[0] < ENOUGH][:2] if ranked else []
+    pairs = extract_pairs(network, select(*few))
+    assert len(pairs.anchors) == drawn[0][0]
+    assert pairs.about["choice"] == MOST
+
+
+def test_where_the_loss_draws_nothing_the_figure_says_so(network, monkeypatch):
+    head = network.head
+    with torch.no_grad():
+        head.conv_seg.weight.zero_()
+        head.conv_seg.bias.copy_(torch.arange(CLASSES, 0, -1))  # every cell is of class 0: no class to confuse it with
+    pairs = extract_pairs(network, select((0, 1, 0)))
+    assert pairs.about["choice"] == NONE
+    assert pairs.about["true_class"] is None
+    assert not len(pairs.anchors) + len(pairs.positives) + len(pairs.negatives)
+    with paper_style():
+        figure = draw_pairs(pairs)
+    assert figure.get_suptitle() == NONE
+
+
+def test_an_image_that_the_split_lacks_is_a_clear_error(network):
+    with pytest.raises(UserError, match="no image 5; the evaluated split has 5"):
+        extract_pairs(network, select((5, 0, 1)))
+
+
+def test_the_ranking_by_counts_leads_to_pairs(network, spec):
+    from analysis.figures.confusions import read_entries, select_confusions
+
+    counts = spec.parent / "single_scale.confusion.npz"
+    selection = select_confusions(read_entries(counts))
+    confusion = read_confusion(counts)
+    for one in selection.confusions:
+        chosen = (
+            (confusion.image == one.image.index)
+            & (confusion.true == one.true_class)
+            & (confusion.predicted == one.predicted_class)
+        )
+        assert confusion.count[chosen].sum() == one.pixels
+    assert len(extract_pairs(network, selection).anchors) > 0
