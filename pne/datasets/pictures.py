@@ -11,6 +11,9 @@ from PIL import Image
 from pne.errors import UserError
 from pne.files import written_aside
 
+ORIENTATION = 0x0112  # tag of EXIF
+TURNED = (5, 6, 7, 8)  # its values by which height and width change places
+
 
 def read_label(path: Path) -> np.ndarray:
     """Read a label image of one channel, its values as stored (a palette is not applied), shape (h, w), uint8.
@@ -31,7 +34,7 @@ def read_label(path: Path) -> np.ndarray:
 
 
 def read_image(path: Path) -> tuple[int, int]:
-    """Decode an image completely and return its size (h, w) in pixels.
+    """Decode an image completely and return its size (h, w) in pixels, as mmcv reads it.
 
     Raises
     ------
@@ -43,13 +46,13 @@ def read_image(path: Path) -> tuple[int, int]:
             warnings.simplefilter("ignore")
             with Image.open(path) as picture:
                 picture.load()
-                return picture.height, picture.width
+                return _size_as_read(picture)
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise UserError(f"{path}: cannot be read as an image ({error}); fetch it again") from error
 
 
 def image_size(path: Path) -> tuple[int, int]:
-    """Return the size (h, w) that the header of an image states, without decoding it.
+    """Return the size (h, w) that the header of an image states, as mmcv reads it, without decoding it.
 
     Raises
     ------
@@ -58,9 +61,26 @@ def image_size(path: Path) -> tuple[int, int]:
     """
     try:
         with Image.open(path) as picture:
-            return picture.height, picture.width
+            return _size_as_read(picture)
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise UserError(f"{path}: cannot be read as an image ({error}); fetch it again") from error
+
+
+def _size_as_read(picture: Image.Image) -> tuple[int, int]:
+    """Size (h, w) after the turn that the picture's EXIF data ask for: mmcv.imread carries it out, Pillow does not."""
+    size = picture.height, picture.width
+    return size[::-1] if _orientation(picture) in TURNED else size
+
+
+def _orientation(picture: Image.Image) -> int:
+    if "exif" not in picture.info:
+        return 1
+    data = Image.Exif()
+    try:
+        data.load(picture.info["exif"])
+        return int(data.get(ORIENTATION, 1))
+    except Exception:  # damaged EXIF data; what that makes Pillow raise is not documented, and mmcv ignores them
+        return 1
 
 
 def save_label(path: Path, labels: np.ndarray) -> None:
