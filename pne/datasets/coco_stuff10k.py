@@ -1,6 +1,7 @@
 """COCO-Stuff 10k: released .mat annotations and the ids that mmsegmentation trains on."""
 
 import os
+import uuid
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,8 +73,17 @@ def convert(source: Path, target: Path) -> None:
     save_label(target, TRAIN_IDS[labels.astype(np.uint8)])
 
 
+def is_placed(source: os.stat_result, target: os.stat_result) -> bool:
+    """Whether a placed image is its source: the same file, or a copy of its length that is not older."""
+    if (source.st_dev, source.st_ino) == (target.st_dev, target.st_ino):
+        return True
+    return source.st_size == target.st_size and source.st_mtime_ns <= target.st_mtime_ns
+
+
 def place_image(source: Path, target: Path) -> None:
     """Give an image its place in its split's folder: a hard link where the file system has them, a copy elsewhere.
+
+    Of a symbolic link the file is placed that it leads to; another file or link at the target is replaced.
 
     Raises
     ------
@@ -82,10 +92,14 @@ def place_image(source: Path, target: Path) -> None:
     """
     if not source.is_file():
         raise UserError(f"{source}: image of the official list is missing; unpack cocostuff-10k-v1.1.zip again")
+    file = source.resolve()
     target.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.link(source, target)
-    except FileExistsError:
+    if target.exists() and target.samefile(file):
         return
-    except OSError:
-        write_bytes(target, source.read_bytes())
+    aside = target.with_name(f".{target.stem}.{uuid.uuid4().hex[:8]}{target.suffix}")
+    try:
+        os.link(file, aside)
+        aside.replace(target)
+    except OSError:  # no hard links here, or not to files of others
+        aside.unlink(missing_ok=True)
+        write_bytes(target, file.read_bytes())

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from pne.datasets import cityscapes, coco_stuff10k
+from pne.datasets.cores import usable_threads
 from pne.datasets.layouts import data_folder, layout
 from pne.errors import UserError, reports_user_errors
 
@@ -37,7 +38,7 @@ def tasks(dataset: str, root: Path) -> list[Task]:
         candidates = _as_it_comes(root)
     else:
         raise UserError(f"{layout(dataset).title} needs no preparation; choose one of {', '.join(PREPARED)}")
-    return [task for task in candidates if _is_due(*task[1:])]
+    return [task for task in candidates if _is_due(*task)]
 
 
 PREPARED = ("cityscapes", "coco_stuff", "ade20k")
@@ -55,12 +56,20 @@ def _as_it_comes(root: Path) -> Iterable[Task]:
     return ()
 
 
-def _is_due(source: Path, target: Path) -> bool:
+def _is_due(conversion: Callable[[Path, Path], None], source: Path, target: Path) -> bool:
     try:
         found = target.stat()
-    except FileNotFoundError:
+    except FileNotFoundError:  # there is none, or a link that leads nowhere
         return True
-    return found.st_size == 0 or (source.is_file() and source.stat().st_mtime_ns > found.st_mtime_ns)
+    if found.st_size == 0:
+        return True
+    try:
+        origin = source.stat()
+    except OSError:
+        return False  # converted before, and the source was removed
+    if conversion is coco_stuff10k.place_image:
+        return not coco_stuff10k.is_placed(origin, found)
+    return origin.st_mtime_ns > found.st_mtime_ns
 
 
 def prepare(
@@ -110,7 +119,7 @@ def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(prog="python -m pne.datasets.prepare", description=__doc__)
     result.add_argument("dataset", choices=PREPARED, help="which data set")
     result.add_argument("--data-root", type=Path, required=True, metavar="DIR", help="its folder")
-    result.add_argument("--workers", type=int, default=1, help="threads (default: %(default)s)")
+    result.add_argument("--workers", type=int, metavar="N", help="threads (default: one per core, at most 8)")
     return result
 
 
@@ -125,7 +134,7 @@ def _show(done: int, total: int) -> None:
 def main(argv: Sequence[str] | None = None) -> None:
     """Prepare one data set and say how many files were written."""
     args = parser().parse_args(argv)
-    written = prepare(args.dataset, args.data_root, workers=args.workers, progress=_show)
+    written = prepare(args.dataset, args.data_root, workers=usable_threads(args.workers), progress=_show)
     print(f"{args.data_root}: {layout(args.dataset).title}: {written} files written; the rest was there already")
 
 

@@ -221,6 +221,50 @@ def test_images_are_linked_where_possible_and_copied_elsewhere(tmp_path, monkeyp
     assert (tmp_path / "copied" / "a.jpg").read_bytes() == b"picture"
 
 
+def test_images_behind_links_are_placed_themselves(shared, tmp_path):
+    """As git-annex and data sets on a second disk have them: images/x.jpg is a relative link to a file elsewhere."""
+    root = make_coco(tmp_path / "coco", shared)
+    (root / "store").mkdir()
+    for image in sorted((root / "images").glob("*.jpg")):
+        image.rename(root / "store" / image.name)
+        image.symlink_to(f"../store/{image.name}")
+    assert prepare("coco_stuff", root) == 16
+    for folder in ("train2014", "test2014"):
+        for placed in (root / "images" / folder).iterdir():
+            assert placed.samefile(root / "store" / placed.name)
+            assert not placed.is_symlink()
+    assert tasks("coco_stuff", root) == []
+
+
+def test_a_link_that_leads_nowhere_and_another_image_are_replaced(shared, tmp_path):
+    root = make_coco(tmp_path, shared)
+    prepare("coco_stuff", root)
+    first, second, third = sorted((root / "images/train2014").iterdir())[:3]
+    first.unlink()
+    first.symlink_to("nowhere.jpg")
+    second.unlink()
+    second.write_bytes(b"another picture")  # newer than the source, of another length
+    third.unlink()
+    third.write_bytes((root / "images" / third.name).read_bytes())
+    os.utime(third, ns=(1, 1))  # of the same length, older
+    assert sorted(task[2] for task in tasks("coco_stuff", root)) == [first, second, third]
+    assert prepare("coco_stuff", root) == 3
+    for placed in (first, second, third):
+        assert placed.samefile(root / "images" / placed.name)
+    assert not [path for path in (root / "images/train2014").iterdir() if path.name.startswith(".")]
+    assert prepare("coco_stuff", root) == 0
+
+
+def test_a_copied_image_is_not_copied_again(shared, tmp_path, monkeypatch):
+    def no_links(*args):
+        raise OSError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", no_links)
+    root = make_coco(tmp_path, shared)
+    assert prepare("coco_stuff", root) == 16
+    assert prepare("coco_stuff", root) == 0
+
+
 def test_an_impossible_label_id_names_the_file(tmp_path):
     root = make_cityscapes(tmp_path, size=(30, 60))
     bad = next((root / "gtFine/val").rglob("*_labelIds.png"))
