@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from pne.datasets.files import SplitFiles
@@ -110,6 +111,10 @@ def _guess(known: Layout, wrong: set[int]) -> str:
         return f"they look shifted by one (255 for void, where void is 0 here); {again}"
     if wrong == {above}:
         return f"they look shifted by one, or {above} stands for void, which is {min(known.void)} here; {again}"
+    if known.name == "coco_stuff" and wrong <= set(range(above, 183)):
+        return f"they look like ids of the release (1 to 182); {again}"
+    if known.name == "coco_stuff" and wrong <= {*range(above, 182), 255}:
+        return f"they look like labels of COCO-Stuff 164k (0 to 181, 255 for void); {again}"
     if known.name == "cityscapes" and max(wrong) <= 33:
         return f"they look like labelIds, not labelTrainIds; {again}"
     return again
@@ -138,19 +143,23 @@ def _class_name(known: Layout, value: int) -> str:
     return known.classes[index] if known.classes else f"value {value}"
 
 
-def duplicates(root: Path, splits: Mapping[str, SplitFiles]) -> list[tuple[str, str, Finding]]:
-    """Images that two splits share byte by byte, as (split, other split, finding)."""
+def duplicates(root: Path, splits: Mapping[str, SplitFiles], sizes: Sizes) -> list[tuple[str, str, Finding]]:
+    """Images that two splits share byte by byte, as (split, other split, finding); unreadable ones are left out."""
     by_size: dict[int, list[tuple[str, Path]]] = defaultdict(list)
     for split, files in splits.items():
         for path in files.images.values():
-            by_size[path.stat().st_size].append((split, path))
+            if isinstance(sizes.get(path), UserError):
+                continue  # told already; a link that leads nowhere has no size
+            with suppress(OSError):  # gone or forbidden since it was read
+                by_size[path.stat().st_size].append((split, path))
     shared: dict[tuple[str, str], list[Path]] = defaultdict(list)
     for same_size in by_size.values():
         if len({split for split, _ in same_size}) < 2:
             continue  # files of different length differ, so few are read at all
         by_content: dict[str, list[tuple[str, Path]]] = defaultdict(list)
         for split, path in same_size:
-            by_content[hashlib.sha256(path.read_bytes()).hexdigest()].append((split, path))
+            with suppress(OSError):
+                by_content[hashlib.sha256(path.read_bytes()).hexdigest()].append((split, path))
         for copies in by_content.values():
             for i, (split, path) in enumerate(copies):
                 for other_split, other in copies[i + 1 :]:

@@ -1,13 +1,13 @@
 """Examine a data set before it costs a training: ``python -m pne.datasets.doctor --dataset camvid --data-root DIR``."""
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from pne.datasets import checks
+from pne.datasets.cores import usable_threads
 from pne.datasets.files import SplitFiles, find_files
 from pne.datasets.fingerprint import fingerprint, fingerprint_of
 from pne.datasets.label_scan import LabelScan, scan_labels
@@ -21,7 +21,14 @@ __all__ = ["Finding", "Report", "check", "fingerprint"]
 QUICK_LABELS = 50
 
 
-def check(dataset: str, data_root: Path | str, *, expect_official_counts: bool = True, quick: bool = False) -> Report:
+def check(
+    dataset: str,
+    data_root: Path | str,
+    *,
+    expect_official_counts: bool = True,
+    quick: bool = False,
+    workers: int | None = None,
+) -> Report:
     """Examine a data set.
 
     Parameters
@@ -35,6 +42,8 @@ def check(dataset: str, data_root: Path | str, *, expect_official_counts: bool =
         a subset made for tests.
     quick : bool
         Read only the headers of images and evenly spaced labels, about 50 per split; no fingerprint, no duplicates.
+    workers : int, optional
+        Number of threads; by default one per core, at most eight.
 
     Returns
     -------
@@ -55,23 +64,29 @@ def check(dataset: str, data_root: Path | str, *, expect_official_counts: bool =
 
     labels = [p for files in splits.values() for p in _some(list(files.labels.values()), quick)]
     images = [p for files in splits.values() for p in files.images.values()]
-    scans = scan_labels(root, labels)
-    sizes = _each(images, image_size if quick else read_image)
+    scans = scan_labels(root, labels, workers)
+    sizes = _each(images, image_size if quick else read_image, workers)
     report.errors += checks.foreign_classes(known, root)
-    report.errors += checks.unreadable(root, {**sizes, **scans})
+    # What is wrong with images that have no labels spoils a submission, not a training.
+    labelled = {path for name in splits if known.splits[name].labels for path in splits[name].images.values()}
+    trained = {path: found for path, found in sizes.items() if path in labelled}
+    others = {path: found for path, found in sizes.items() if path not in labelled}
+    report.errors += checks.unreadable(root, {**trained, **scans})
+    report.warnings += checks.unreadable(root, others)
     for name, files in splits.items():
         if known.splits[name].labels:
             report.errors += checks.unpaired(known, root, name, files)
             report.errors += checks.mismatched_sizes(root, files, sizes, scans)
             _check_classes(report, known, name, files, scans, complete=not quick)
     report.errors += checks.illegal_values(known, root, scans)
-    strange = checks.other_sizes(known, root, sizes)
+    strange = checks.other_sizes(known, root, trained)
     (report.errors if expect_official_counts and not known.other_sizes else report.warnings).extend(strange)
+    report.warnings += checks.other_sizes(known, root, others)
     if not quick:
-        for a, b, finding in checks.duplicates(root, splits):
+        for a, b, finding in checks.duplicates(root, splits, sizes):
             # Official splits are what they are; in any other folder somebody mixed up files.
             (report.warnings if _official(report, a) and _official(report, b) else report.errors).append(finding)
-        if not any(isinstance(found, UserError) for found in sizes.values()):
+        if not any(isinstance(found, UserError) for found in trained.values()):
             report.fingerprint = fingerprint_of(known, splits, scans)
     return report
 
@@ -122,7 +137,9 @@ def _some(paths: list[Path], quick: bool) -> list[Path]:
     return paths[:: max(1, len(paths) // QUICK_LABELS)] if quick else paths
 
 
-def _each(paths: Iterable[Path], read: Callable[[Path], tuple[int, int]]) -> dict[Path, tuple[int, int] | UserError]:
+def _each(
+    paths: Iterable[Path], read: Callable[[Path], tuple[int, int]], workers: int | None
+) -> dict[Path, tuple[int, int] | UserError]:
     def attempt(path: Path) -> tuple[int, int] | UserError:
         try:
             return read(path)
@@ -130,7 +147,7 @@ def _each(paths: Iterable[Path], read: Callable[[Path], tuple[int, int]]) -> dic
             return error
 
     paths = list(paths)
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(usable_threads(workers)) as pool:
         return dict(zip(paths, pool.map(attempt, paths), strict=True))
 
 
@@ -142,6 +159,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--report", type=Path, metavar="FILE", help="write JSON to FILE and text beside it (.txt)")
     result.add_argument("--quick", action="store_true", help="read headers and some labels only")
     result.add_argument("--subset", action="store_true", help="do not expect the official numbers and sizes of images")
+    result.add_argument("--workers", type=int, metavar="N", help="threads (default: one per core, at most 8)")
     return result
 
 
@@ -149,11 +167,17 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> None:
     """Examine, report, and end with exit code 2 if the data set is not fit for training."""
     args = parser().parse_args(argv)
-    report = check(args.dataset, args.data_root, expect_official_counts=not args.subset, quick=args.quick)
+    report = check(
+        args.dataset,
+        args.data_root,
+        expect_official_counts=not args.subset,
+        quick=args.quick,
+        workers=args.workers,
+    )
     if args.report:
         report.write(args.report)
     print(report.text(), flush=True)
-    report.raise_for_errors()
+    report.raise_for_errors(args.report)
 
 
 if __name__ == "__main__":

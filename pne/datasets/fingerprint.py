@@ -53,12 +53,21 @@ def fingerprint_of(known: Layout, splits: Mapping[str, SplitFiles], scans: Mappi
     lines = []
     for name, files in splits.items():
         for stem, path in files.images.items():
-            content = _pixels(path) if known.hash_images else str(path.stat().st_size)
+            content = _pixels(path) if known.hash_images else _bytes(path, needed=known.splits[name].labels is not None)
             lines.append(f"{name} image {stem} {content}")
         for stem, path in files.labels.items():
             found = scans[path]
             lines.append(f"{name} label {stem} {found.digest if isinstance(found, LabelScan) else 'unreadable'}")
     return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
+
+
+def _bytes(path: Path, *, needed: bool) -> str:
+    try:
+        return str(path.stat().st_size)
+    except OSError as error:
+        if not needed:  # nobody trains on it
+            return "missing"
+        raise UserError(f"{path}: cannot be read ({error.strerror}); fetch it, or mend the link") from error
 
 
 def _pixels(path: Path) -> str:

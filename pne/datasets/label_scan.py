@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pne.datasets.cores import usable_threads
 from pne.datasets.pictures import read_label
 from pne.errors import UserError
 from pne.files import write_text
@@ -51,7 +52,7 @@ def scan_label(path: Path) -> LabelScan:
     return LabelScan(size, digest, {int(v): int(counts[v]) for v in counts.nonzero()[0]})
 
 
-def scan_labels(root: Path, paths: Iterable[Path]) -> dict[Path, LabelScan | UserError]:
+def scan_labels(root: Path, paths: Iterable[Path], workers: int | None = None) -> dict[Path, LabelScan | UserError]:
     """Read label files, several at a time; files that have not changed since an earlier call come from a cache.
 
     Parameters
@@ -60,6 +61,8 @@ def scan_labels(root: Path, paths: Iterable[Path]) -> dict[Path, LabelScan | Use
         The data root; names the cache.
     paths : iterable of Path
         Files below ``root``.
+    workers : int, optional
+        Number of threads; by default one per core, at most eight.
 
     Returns
     -------
@@ -73,7 +76,7 @@ def scan_labels(root: Path, paths: Iterable[Path]) -> dict[Path, LabelScan | Use
     """
     cache = _Cache(root)
     paths = list(paths)
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(usable_threads(workers)) as pool:
         scans = dict(zip(paths, pool.map(cache.scan, paths), strict=True))
     cache.save()
     return scans

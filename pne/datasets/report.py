@@ -28,6 +28,11 @@ class Finding:
     files: list[str] = field(default_factory=list)
     remedy: str = ""
 
+    def full_text(self) -> str:
+        """Return what ``str`` says, with all files, one per line below it."""
+        text = f"{self.problem}; {self.remedy}" if self.remedy else self.problem
+        return "\n    ".join([text, *self.files])
+
     def __str__(self) -> str:
         text = self.problem
         if self.files:
@@ -66,26 +71,36 @@ class Report:
     warnings: list[Finding] = field(default_factory=list)
     fingerprint: str | None = None
 
-    def text(self) -> str:
-        """Return the report for a reader."""
+    def text(self, *, every_file: bool = False) -> str:
+        """Return the report for a reader, with the first files of each finding or with every one."""
+        shown = Finding.full_text if every_file else str
         lines = [f"{self.title} in {self.data_root}" + (" (quick: headers and some labels)" if self.quick else "")]
         for split, numbers in self.counts.items():
             found = f"{numbers['images']:6} images, {numbers['labels']:6} labels"
             lines.append(f"  {split:6} {found}; official {numbers['official']}")
-        lines += [f"error: {finding}" for finding in self.errors]
-        lines += [f"warning: {finding}" for finding in self.warnings]
+        lines += [f"error: {shown(finding)}" for finding in self.errors]
+        lines += [f"warning: {shown(finding)}" for finding in self.warnings]
         lines.append(f"fingerprint: {self.fingerprint or 'not computed'}")
         lines.append("result: " + (f"{len(self.errors)} errors" if self.errors else "fit for training"))
         return "\n".join(lines)
 
     def write(self, path: Path | str) -> None:
-        """Write the report as JSON to ``path`` and, for a reader, beside it with the suffix ``.txt``."""
-        path = Path(path)
-        write_text(path, json.dumps(asdict(self), indent=1) + "\n")
-        write_text(path.with_suffix(".txt"), self.text() + "\n")
+        """Write the report as JSON to ``path`` and, for a reader, beside it with the suffix ``.txt``.
 
-    def raise_for_errors(self) -> None:
+        Both name every file. A workflow that declares the first as a rule's output deletes it when the examination
+        fails; the other stays.
+        """
+        path = Path(path)
+        write_text(path.with_suffix(".txt"), self.text(every_file=True) + "\n")
+        write_text(path, json.dumps(asdict(self), indent=1) + "\n")
+
+    def raise_for_errors(self, written: Path | str | None = None) -> None:
         """Do nothing if there are no errors.
+
+        Parameters
+        ----------
+        written : Path, optional
+            Where `write` put the report; the error names the text beside it.
 
         Raises
         ------
@@ -94,4 +109,5 @@ class Report:
         """
         if self.errors:
             found = "\n  ".join(map(str, self.errors))
-            raise UserError(f"{self.data_root}: {self.title} is not fit for training:\n  {found}")
+            where = f"\n  all files: {Path(written).with_suffix('.txt')}" if written is not None else ""
+            raise UserError(f"{self.data_root}: {self.title} is not fit for training:\n  {found}{where}")

@@ -64,6 +64,9 @@ for name, dataset in DATASETS.items():
                 dataset_file(name),
             log:
                 f"results/{TRACK.name}/data/{name}.log",
+            # What is wrong with files does not mend itself: they are examined once, whatever the profile says.
+            retries: 0
+            threads: 8
             params:
                 layout=dataset.layout,
                 folder=DATA_ROOT / dataset.folder,
@@ -72,7 +75,7 @@ for name, dataset in DATASETS.items():
                 f"examine the data set {dataset.title}"
             shell:
                 "python -m pne.datasets.doctor --dataset {params.layout} --data-root {params.folder:q} {params.subset}"
-                " --report {output:q} > {log:q} 2>&1"
+                " --workers {threads} --report {output:q} > {log:q} 2>&1"
 
     if dataset.layout in PREPARED:
 
@@ -82,10 +85,11 @@ for name, dataset in DATASETS.items():
             log:
                 f"results/{TRACK.name}/data/prepare_{name}.log",
             localrule: True
+            threads: 4
             params:
                 layout=dataset.layout,
                 folder=DATA_ROOT / dataset.folder,
             message:
                 f"convert the labels of {dataset.title}"
             shell:
-                "python -m pne.datasets.prepare {params.layout} --data-root {params.folder:q} > {log:q} 2>&1"
+                "python -m pne.datasets.prepare {params.layout} --data-root {params.folder:q} --workers {threads} > {log:q} 2>&1"

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pne.datasets import doctor, label_scan, layouts
+from pne.datasets import checks, doctor, label_scan, layouts
 from pne.datasets.doctor import check, fingerprint, main
+from pne.datasets.files import find_files
 from pne.datasets.report import Finding
 from pne.errors import UserError
 
@@ -96,6 +97,70 @@ def test_unreadable_files_are_named(tiny):
     assert "3 files are unreadable" in found
     for name in ("img_dir/train/0001TP_006690.jpg", "ann_dir/train/0001TP_007170.png", "ann_dir/val/0016E5_07959.png"):
         assert name in found
+
+
+def test_a_link_that_leads_nowhere_is_one_finding_of_a_whole_report(tiny):
+    """As git-annex leaves files whose content was not fetched."""
+    for name in ("img_dir/train/0001TP_006690.jpg", "ann_dir/val/0016E5_07959.png"):
+        (tiny / name).unlink()
+        (tiny / name).symlink_to("../../.git/annex/objects/nowhere")
+    for quick in (False, True):
+        report = check("camvid", tiny, expect_official_counts=False, quick=quick)
+        found = messages(report.errors)
+        assert "2 files are unreadable" in found
+        assert "ann_dir/val/0016E5_07959.png, img_dir/train/0001TP_006690.jpg" in found
+        assert report.fingerprint is None
+    (tiny / "ann_dir/val/0016E5_07959.png").unlink()
+    with pytest.raises(UserError, match=r"0001TP_006690\.jpg: cannot be read \(No such file"):
+        fingerprint("camvid", tiny)
+
+
+def test_files_that_vanish_while_they_are_compared_are_left_out(tiny):
+    camvid = layouts.LAYOUTS["camvid"]
+    splits = {name: find_files(camvid, tiny, camvid.splits[name]) for name in ("train", "val")}
+    for path in splits["train"].images.values():
+        path.unlink()
+    assert checks.duplicates(tiny, splits, {}) == []
+
+
+def unlabelled_split(root: Path) -> Path:
+    """A Cityscapes with prepared labels and a test split; returns its test image."""
+    image, label = np.zeros((1024, 2048, 3)), np.full((1024, 2048), 7)
+    for split, city in (("train", "aachen"), ("val", "ulm"), ("test", "bonn")):
+        for folder, name, values in (
+            ("leftImg8bit", "leftImg8bit", image + len(city)),
+            ("gtFine", "gtFine_labelTrainIds", label),
+        ):
+            path = root / folder / split / city / f"{city}_000000_000019_{name}.png"
+            if split != "test" or folder == "leftImg8bit":
+                path.parent.mkdir(parents=True)
+                harm(path, values)
+    return root / "leftImg8bit/test/bonn/bonn_000000_000019_leftImg8bit.png"
+
+
+@pytest.mark.parametrize("damage", ["cut short", "another size", "nowhere"])
+def test_images_without_labels_do_not_keep_from_training(tmp_path, monkeypatch, damage):
+    image = unlabelled_split(tmp_path)
+    cityscapes = layouts.LAYOUTS["cityscapes"]
+    one = {name: replace(split, count=1) for name, split in cityscapes.splits.items()}
+    monkeypatch.setitem(layouts.LAYOUTS, "cityscapes", replace(cityscapes, splits=one))
+    healthy = check("cityscapes", tmp_path)
+    # Of one class alone, the last not among them: the only errors that this drawing has.
+    assert [str(finding)[:25] for finding in healthy.errors] == ["train: 18 of 19 classes n"]
+    if damage == "cut short":
+        image.write_bytes(image.read_bytes()[:-200])
+    elif damage == "another size":
+        harm(image, np.zeros((512, 1024, 3)))
+    else:
+        image.unlink()
+        image.symlink_to("nowhere.png")
+    report = check("cityscapes", tmp_path)
+    assert report.errors == healthy.errors
+    assert image.name in messages(report.warnings)
+    assert report.fingerprint == fingerprint("cityscapes", tmp_path) != healthy.fingerprint
+    trained = tmp_path / "leftImg8bit/train/aachen/aachen_000000_000019_leftImg8bit.png"
+    trained.write_bytes(trained.read_bytes()[:-200])
+    assert trained.name in messages(check("cityscapes", tmp_path).errors)
 
 
 def test_a_label_in_colours_is_unreadable_as_labels(tiny):
@@ -238,10 +303,17 @@ def test_command_line_writes_both_reports_and_fails_on_errors(tiny, tmp_path, ca
     stored = json.loads((tmp_path / "out/report.json").read_text())
     assert stored["counts"]["train"]["images"] == 24
     assert stored["fingerprint"] == fingerprint("camvid", tiny)
-    assert (tmp_path / "out/report.txt").read_text().strip() in capsys.readouterr().out
+    text, shown = (tmp_path / "out/report.txt").read_text(), capsys.readouterr().out
+    images = sorted(path.relative_to(tiny).as_posix() for path in (tiny / "img_dir").rglob("*.jpg"))
+    assert all(f"\n    {name}\n" in text for name in images)  # all of another size than the official ones
+    assert f"{', '.join(images[:3])} and 29 more" in shown
+    assert images[4] not in shown
     next((tiny / "ann_dir/train").glob("*.png")).unlink()
     assert main(arguments) == 2
-    assert "images have no label" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "images have no label" in error
+    assert f"all files: {tmp_path / 'out/report.txt'}" in error
+    assert "images have no label" in (tmp_path / "out/report.txt").read_text()
     assert json.loads((tmp_path / "out/report.json").read_text())["errors"]
 
 
