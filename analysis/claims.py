@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.claim_declarations import Claim, load_claims
-from analysis.command import read_results, resolve, track_parser
+from analysis.command import read_for_comparison, resolve, track_parser
 from analysis.external import load_external
 from analysis.latex_text import to_plain
 from analysis.measure import Measurements
@@ -211,7 +211,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     tables = read_catalogue(args.experiments).tables
     claims = load_claims(args.experiments / "claims.yaml", tables)
     scores = load_external(args.experiments / "external.yaml")
-    judge = Judge(track, tables, Measurements(read_results(track)), scores)
+    track, frame = read_for_comparison(track)
+    judge = Judge(track, tables, Measurements(frame), scores)
     judged = {key: (claim, judge.outcomes(claim)) for key, claim in claims.items()}
     folder: Path = args.results / track.name / "claims"
     for name, text in (

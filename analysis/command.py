@@ -36,9 +36,7 @@ def resolve(args: argparse.Namespace, **changes: Any) -> ResolvedTrack:
         iterations=args.iterations,
         **changes,
     )
-    if args.iterations is None:
-        return track
-    return replace(track, declaration=track.declaration.model_copy(update={"comparable": False}))
+    return track if args.iterations is None else _incomparable(track)
 
 
 def read_results(track: ResolvedTrack) -> pd.DataFrame:
@@ -46,6 +44,17 @@ def read_results(track: ResolvedTrack) -> pd.DataFrame:
     from pne.engine.code import code_sha256
 
     return collect_runs(track.runs.values(), code_sha256())
+
+
+def read_for_comparison(track: ResolvedTrack) -> tuple[ResolvedTrack, pd.DataFrame]:
+    """Read the results of a track; trained on a part of a data set, it is comparable with nothing published."""
+    frame = read_results(track)
+    partial = any(complete is False for complete in frame["dataset_complete"])
+    return (_incomparable(track) if partial else track), frame
+
+
+def _incomparable(track: ResolvedTrack) -> ResolvedTrack:
+    return replace(track, declaration=track.declaration.model_copy(update={"comparable": False}))
 
 
 def _integers(text: str) -> list[int]:

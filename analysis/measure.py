@@ -16,6 +16,8 @@ from pne.resolve import ResolvedRow, ResolvedTable
 STALE = "Stale: measured with other training code than today's."
 MIXED = "Stale: resumed with other training code than it began with."
 OUTDATED = "Outdated: evaluated on the weights of an earlier training."
+PARTIAL = "Trained on a part of the data set: not comparable with published values."
+BFLOAT16 = "Evaluated in bfloat16."
 _ERROR_WIDTH = 160
 
 
@@ -160,6 +162,10 @@ def _warnings(record: Mapping[str, Any], of_training: bool) -> list[str]:
         notes.append(STALE)
     if record.get("outdated") is True and not of_training:
         notes.append(OUTDATED)
+    if record.get("bfloat16") is True and not of_training:
+        notes.append(BFLOAT16)
+    if record.get("dataset_complete") is False:
+        notes.append(PARTIAL)
     if record.get("healthy") is False:
         share = 100 * float(record["active_fraction"])
         notes.append(rf"Unhealthy contrast: the term was active in only {share:.0f}\,\% of the iterations.")

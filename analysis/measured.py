@@ -17,6 +17,7 @@ from pne.resolve import ResolvedRow, ResolvedTable, ResolvedTrack
 
 NO_BASELINE = "No difference: the baseline is not measured."
 UNFAIR_BEST = "Best mean of its group, but not bold: the rows have been measured with different seeds."
+OTHER_DATA = "Trained on other files of the data set than most of the table: compare fingerprints in the provenance."
 NO_SCORE = "No score of the evaluation server is entered in experiments/external.yaml."
 
 
@@ -171,13 +172,27 @@ def _seeds(seeds: Sequence[int]) -> str:
 
 
 def _condition_notes(table: ResolvedTable, row: ResolvedRow, measurements: Measurements) -> tuple[str, ...]:
-    """Say where a row was trained with another split of the batch than most of the table."""
-    counts = measurements.conditions(table, "batch")
+    """Say where a row was trained with another split of the batch, or other data, than most of the table."""
+    found = ()
+    if split := _unusual(table, row, measurements, "batch"):
+        usual, others = split
+        found += tuple(f"Trained with {batch_text(other)}; most of the table: {batch_text(usual)}." for other in others)
+    one_data_set = len(measurements.conditions(table, "dataset")) == 1
+    if one_data_set and _unusual(table, row, measurements, "dataset_fingerprint"):
+        found += (OTHER_DATA,)
+    return found
+
+
+def _unusual(
+    table: ResolvedTable, row: ResolvedRow, measurements: Measurements, key: str
+) -> tuple[Any, Sequence[Any]] | None:
+    """Return what is usual in a table and what a row has instead, if it has."""
+    counts = measurements.conditions(table, key)
     if len(counts) < 2:
-        return ()
+        return None
     usual = counts.most_common(1)[0][0]
-    others = sorted(measurements.condition(row, "batch") - {usual})
-    return tuple(f"Trained with {batch_text(other)}; most of the table: {batch_text(usual)}." for other in others)
+    others = sorted(measurements.condition(row, key) - {usual})
+    return (usual, others) if others else None
 
 
 def _timing_notes(row: ResolvedRow, baseline: ResolvedRow, measurements: Measurements) -> tuple[str, ...]:

@@ -49,6 +49,8 @@ def remarks(
     usual = measurements.conditions(table, "batch").most_common(1)
     if usual:
         found.append(f"Trained with {batch_text(usual[0][0])}.")
+    if "bf16" in measurements.conditions(table, "precision"):
+        found.append("Trained in mixed precision (bfloat16).")
     if any(column.metric == "time_s" for column in table.declaration.columns.values()):
         devices = sorted(measurements.conditions(table, "device"))
         shared = any(device.startswith("cpu") for device in devices)

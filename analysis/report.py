@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.claims_page import read_claims, render_claims
-from analysis.command import read_results, resolve, track_parser
+from analysis.command import read_for_comparison, resolve, track_parser
 from analysis.external import load_external
 from analysis.figures.declaration import title_of
 from analysis.figures.embedding import TABLE as EMBEDDING
@@ -75,7 +75,8 @@ def write_page(name: str, track: ResolvedTrack, results: Path, experiments: Path
     if name == EMBEDDING:
         return render(embedding_page(table, track, read_numbers(track)))
     scores = load_external(experiments / "external.yaml")
-    printed = print_measured(table, track, Measurements(read_results(track)), scores)
+    track, frame = read_for_comparison(track)
+    printed = print_measured(table, track, Measurements(frame), scores)
     return render(table_page(title_of(table), printed, runs_by_row(table, track)))
 
 

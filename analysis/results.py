@@ -35,6 +35,10 @@ COLUMNS = (
     "stale",
     "mixed_code",
     "outdated",
+    "dataset_complete",
+    "dataset_fingerprint",
+    "bfloat16",
+    "precision",
     "world_size",
     "micro_batch",
     "device",
@@ -60,9 +64,10 @@ def collect_runs(runs: Iterable[Run], code_sha256: str | None = None) -> pd.Data
         Columns `COLUMNS`, one row per run and evaluation the run is asked for, whatever its state: *finished*,
         *running*, *stopped*, *failed* or *missing*. ``miou`` and ``aacc`` in percent, ``class_iou`` a dict of percent,
         ``time_s`` the seconds of one training iteration, ``weight_std`` and ``healthy`` of runs with a contrast,
-        ``stale`` whether other training code than today's made any part of the result, ``mixed_code`` whether different
-        code trained before and after a resume, ``outdated`` whether the evaluation belongs to other weights than the
-        training result. A result file that cannot be read counts as failed, with the reason in ``error``.
+        ``dataset_complete`` whether the data set had its official number of images (None: it has none),
+        ``bfloat16`` whether it was evaluated so, ``stale`` whether other training code than today's made any part of the
+        result, ``mixed_code`` whether different code trained before and after a resume, ``outdated`` whether the
+        evaluation belongs to other weights than the training result. A result file that cannot be read counts as failed, with the reason in ``error``.
     """
     records = [record for run in runs for record in _records(run, code_sha256)]
     return pd.DataFrame(records, columns=list(COLUMNS))
@@ -78,6 +83,7 @@ def _records(run: Run, code_sha256: str | None) -> list[dict[str, Any]]:
         "model": run.model,
         "loss": None if run.contrast is None else run.contrast["loss"],
         "seed": run.seed,
+        "precision": run.precision,
     }
     if train is not None:
         common |= _of_training(train, code_sha256)
@@ -91,6 +97,7 @@ def _records(run: Run, code_sha256: str | None) -> list[dict[str, Any]]:
                 "aacc": result.aacc,
                 "class_iou": result.class_iou,
                 "images": result.images,
+                "bfloat16": result.bfloat16,
                 "outdated": result.weights_sha256 != train.weights_sha256,
                 "confusion": run.directory / f"{name}.confusion.npz",
             }
@@ -112,6 +119,8 @@ def _of_training(train: TrainResult, code_sha256: str | None) -> dict[str, Any]:
         "active_fraction": None if contrast is None else contrast.active_fraction,
         "stale": code_sha256 is not None and not train.is_from(code_sha256),
         "mixed_code": bool(train.earlier_code_sha256),
+        "dataset_complete": train.dataset_complete,
+        "dataset_fingerprint": provenance.dataset_fingerprint,
         "world_size": provenance.world_size,
         "micro_batch": provenance.micro_batch,
         "device": provenance.device,

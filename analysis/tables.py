@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from analysis.comma_separated import render_csv
-from analysis.command import read_results, resolve, track_parser
+from analysis.command import read_for_comparison, resolve, track_parser
 from analysis.external import load_external
 from analysis.latex import render_document, render_latex
 from analysis.latex_text import REFERENCES
@@ -60,7 +60,8 @@ def measured_tables(args: argparse.Namespace) -> list[Path]:
         if name in track.tables and name not in offered:
             raise UserError(f"track {track.name}: table {name} is not offered: {track.tables[name].reason}")
     names = _chosen(args.table, offered, f"track {track.name}")
-    measurements = Measurements(read_results(track))
+    track, frame = read_for_comparison(track)
+    measurements = Measurements(frame)
     scores = load_external(args.experiments / "external.yaml", track)
     folder = args.results / track.name / "tables"
     paths = []

@@ -10,14 +10,16 @@ from pathlib import Path
 import pytest
 
 from analysis.cells import CellKind
+from analysis.command import read_for_comparison
 from analysis.external import ExternalScore
-from analysis.measure import MIXED, STALE, Measurements
-from analysis.measured import NO_BASELINE, UNFAIR_BEST, print_measured
+from analysis.measure import BFLOAT16, MIXED, PARTIAL, STALE, Measurements
+from analysis.measured import NO_BASELINE, OTHER_DATA, UNFAIR_BEST, print_measured
 from analysis.printed import PrintedTable, Side
 from analysis.results import collect_runs
 from analysis.tables import main
 from pne.engine.code import code_sha256
 from pne.resolve import load_track
+from pne.results import EvaluationResult, read_result, write_result
 
 
 def printed(track, name: str, scores=()) -> PrintedTable:
@@ -191,6 +193,37 @@ def test_an_evaluation_of_other_weights_is_marked(quick, finish):
     run = run_of(quick, "contrast_form", "base_r50")
     finish(run, weights_sha256="f" * 64)
     assert "Outdated" in cell(printed(quick, "contrast_form"), "base_r50").notes[0]
+
+
+def test_partial_or_other_data_and_bfloat16_say_so(tmp_path, in_repository, finish):
+    paper = load_track("paper", results=tmp_path, tables=["positive_weights"])
+    runs = [run_of(paper, "positive_weights", row) for row in ("without", "logit", "softmax")]
+    for run in runs:
+        finish(run, dataset_complete=True)
+    track, frame = read_for_comparison(paper)
+    table = print_measured(track.tables["positive_weights"], track, Measurements(frame))
+    assert "not comparable" not in table.caption
+    assert all(cell(table, row).notes == () for row in ("without", "logit", "softmax"))
+
+    finish(runs[1], dataset_complete=False, dataset_fingerprint="a few files")
+    path = runs[2].directory / "single_scale.json"
+    write_result(path, read_result(path, EvaluationResult).model_copy(update={"bfloat16": True}))
+    track, frame = read_for_comparison(paper)
+    table = print_measured(track.tables["positive_weights"], track, Measurements(frame))
+    assert table.caption.endswith("published values are not comparable.")
+    assert cell(table, "without").notes == ()
+    assert cell(table, "logit").notes == (PARTIAL, OTHER_DATA)
+    assert cell(table, "softmax").notes == (BFLOAT16,)
+
+
+def test_the_table_says_that_runs_trained_in_mixed_precision(quick, finish):
+    run = run_of(quick, "contrast_form", "base_r50")
+    finish(run)
+    frame = collect_runs(quick.runs.values())
+    assert not any("bfloat16" in remark for remark in printed(quick, "contrast_form").remarks)
+    frame["precision"] = "bf16"
+    table = print_measured(quick.tables["contrast_form"], quick, Measurements(frame))
+    assert "Trained in mixed precision (bfloat16)." in table.remarks
 
 
 def test_times_of_a_row_and_its_baseline_on_other_devices_say_so(quick, finish):
