@@ -65,9 +65,10 @@ def collect_runs(runs: Iterable[Run], code_sha256: str | None = None) -> pd.Data
         *running*, *stopped*, *failed* or *missing*. ``miou`` and ``aacc`` in percent, ``class_iou`` a dict of percent,
         ``time_s`` the seconds of one training iteration, ``weight_std`` and ``healthy`` of runs with a contrast,
         ``dataset_complete`` whether the data set had its official number of images (None: it has none),
-        ``bfloat16`` whether it was evaluated so, ``stale`` whether other training code than today's made any part of the
-        result, ``mixed_code`` whether different code trained before and after a resume, ``outdated`` whether the
-        evaluation belongs to other weights than the training result. A result file that cannot be read counts as failed, with the reason in ``error``.
+        ``bfloat16`` whether it was evaluated so, ``stale`` whether other training code than today's made any part of
+        the result, ``mixed_code`` whether different code trained before and after a resume, ``outdated`` whether the
+        evaluation belongs to other weights than the training result. A result file that cannot be read counts as
+        failed, with the reason in ``error``.
     """
     records = [record for run in runs for record in _records(run, code_sha256)]
     return pd.DataFrame(records, columns=list(COLUMNS))
