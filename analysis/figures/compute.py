@@ -5,7 +5,6 @@ from pathlib import Path
 from analysis.figures.confusions import read_entries, select_confusions, select_images
 from analysis.figures.declaration import ResolvedFigure, data_folder, features_file
 from analysis.figures.tsne import map_one, map_two
-from analysis.latex_text import to_plain
 from pne.declaration.resolved import ResolvedTrack
 from pne.errors import UserError
 from pne.extraction.archives import Features
@@ -54,9 +53,7 @@ def compute_map(figure: ResolvedFigure, track: ResolvedTrack, method: str, per_c
     if figure.declaration.kind == "tsne_sampling":
         data = map_one(features[0], per_class, method, about)
     elif figure.declaration.kind == "tsne_loss":
-        titles = [to_plain(row.declaration.label) for row in figure.rows]
-        titles = [title if i == 0 else f"{titles[0]} and {title}" for i, title in enumerate(titles)]
-        data = map_two(*features, titles, per_class, method, about)
+        data = map_two(*features, per_class, method, about)
     else:
         raise UserError(f"figure {figure.name}: a figure of kind {figure.declaration.kind} has no t-SNE coordinates")
     path = folder_of(figure, track) / MAP

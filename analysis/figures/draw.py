@@ -14,7 +14,7 @@ from analysis.figures.declaration import ResolvedFigure, TableRows
 from analysis.figures.panels import draw_comparison, draw_pairs, name_negatives
 from analysis.figures.scatter import draw_losses, draw_sampling
 from analysis.figures.style import paper_style, save
-from analysis.figures.sweeps import draw_sweeps, group_names, sweep_values
+from analysis.figures.sweeps import describe_sweep, draw_sweeps, group_names, sweep_values
 from analysis.figures.tsne import Map
 from analysis.latex_text import to_plain
 from analysis.statistics import ImageCounts, read_counts
@@ -68,7 +68,8 @@ def _tsne_loss(figure: ResolvedFigure, track: ResolvedTrack) -> Drawn:
         f"{data.about['pixels']} pixels, method {data.about['method']}; distances between clusters mean little "
         "in t-SNE, table embedding has the numbers.",
     ]
-    return draw_losses(data), sentences
+    titles = [to_plain(row.declaration.label) for row in figure.rows]
+    return draw_losses(data, [titles[0], f"{titles[0]} and {titles[1]}"]), sentences
 
 
 def _qualitative(figure: ResolvedFigure, track: ResolvedTrack) -> Drawn:
@@ -120,15 +121,12 @@ def _sweeps(figure: ResolvedFigure, track: ResolvedTrack) -> Drawn:
         path = track.runs[run].directory / f"{table.declaration.evaluation}.json"
         if path.exists():
             miou[run] = read_result(path, EvaluationResult).miou
-    points = sweep_values(table, miou)
-    sentences = ["Measured: mean over seeds, with bars from the smallest to the largest."]
-    if track.declaration.comparable:
-        sentences.append("Grey: published. Arrows: values below the axis.")
-    else:
-        sentences.append("Above: published; below: measured, on axes of their own. Arrows: values below the axis.")
+    points = sweep_values(figure.rows, miou)
+    comparable = track.declaration.comparable
+    sentences = describe_sweep(points, comparable)
     if len(miou) < len(figure.runs):
         sentences.append(f"{len(figure.runs) - len(miou)} of {len(figure.runs)} runs are not there yet.")
-    return draw_sweeps(points, group_names(table), track.declaration.comparable), sentences
+    return draw_sweeps(points, group_names(table), comparable), sentences
 
 
 def _training_curves(figure: ResolvedFigure, track: ResolvedTrack) -> Drawn:

@@ -30,7 +30,6 @@ class Map(Archive):
         "prediction": "n",
         "by_label": "n",
         "by_correct": "n",
-        "titles": "t",
         "classes": "c",
         "palette": "c3",
     }
@@ -42,7 +41,6 @@ class Map(Archive):
     prediction: NDArray[np.int16]
     by_label: NDArray[np.bool_]
     by_correct: NDArray[np.bool_]
-    titles: NDArray[np.str_]
     classes: NDArray[np.str_]
     palette: NDArray[np.uint8]
 
@@ -152,23 +150,18 @@ def map_one(features: Features, per_class: int, method: str, about: dict[str, An
     f = thin(features, per_class)
     start = initial_positions(unit_rows(f.penultimate))
     xy = embed(f.penultimate, start, method)
-    titles = ["correctly predicted pixels", "pixels drawn by label"]
-    return _map([f], [xy], titles, about | {"pixels": len(f.label), "method": method})
+    return _map([f], [xy], about | {"pixels": len(f.label), "method": method})
 
 
-def map_two(
-    first: Features, second: Features, titles: Sequence[str], per_class: int, method: str, about: dict[str, Any]
-) -> Map:
+def map_two(first: Features, second: Features, per_class: int, method: str, about: dict[str, Any]) -> Map:
     """Place the same pixels of two runs on a plane each, both beginning where the first run's pixels are."""
     one, two = shared_pixels(thin(first, per_class), thin(second, per_class))
     start = initial_positions(unit_rows(one.penultimate))
     planes = [embed(f.penultimate, start, method) for f in (one, two)]
-    return _map([one, two], planes, titles, about | {"pixels": len(one.label), "method": method})
+    return _map([one, two], planes, about | {"pixels": len(one.label), "method": method})
 
 
-def _map(
-    parts: Sequence[Features], planes: Sequence[NDArray[np.float32]], titles: Sequence[str], about: dict[str, Any]
-) -> Map:
+def _map(parts: Sequence[Features], planes: Sequence[NDArray[np.float32]], about: dict[str, Any]) -> Map:
     def joined(name: str) -> NDArray[Any]:
         return np.concatenate([getattr(part, name) for part in parts])
 
@@ -180,7 +173,6 @@ def _map(
         prediction=joined("prediction"),
         by_label=joined("by_label"),
         by_correct=joined("by_correct"),
-        titles=np.array(titles),
         classes=parts[0].classes,
         palette=parts[0].palette,
     )

@@ -10,7 +10,15 @@ import pytest
 from analysis.figures.class_iou import class_iou, draw_changes, iou_changes, largest_changes
 from analysis.figures.curves import draw_curves, gather_curves, read_history
 from analysis.figures.style import GAIN, LOSS, paper_style
-from analysis.figures.sweeps import axis_limits, draw_sweeps, group_names, sweep_values, tick_labels
+from analysis.figures.sweeps import (
+    axis_limits,
+    describe_sweep,
+    draw_sweeps,
+    group_names,
+    is_cut,
+    sweep_values,
+    tick_labels,
+)
 from analysis.statistics import ImageCounts, widening
 from pne.declaration.schema import Published
 from pne.errors import UserError
@@ -37,7 +45,7 @@ MIOU = {"r0": 20.0, "r1": 24.0, "r2": 30.0, "r3": 31.0, "r4": 29.0}
 
 
 def test_a_sweep_has_means_and_spans_over_seeds_and_leaves_missing_runs_out():
-    points = sweep_values(sweep(), MIOU).set_index(["group", "side", "x"])
+    points = sweep_values(sweep().rows.values(), MIOU).set_index(["group", "side", "x"])
     assert points.loc[("temperature", "measured", 0.1), ["value", "low", "high", "seeds"]].tolist() == [22, 20, 24, 2]
     assert points.loc[("temperature", "published", 0.1), "value"] == 4.2
     assert ("temperature", "measured", 10.0) not in points.index
@@ -46,7 +54,7 @@ def test_a_sweep_has_means_and_spans_over_seeds_and_leaves_missing_runs_out():
 
 @pytest.mark.parametrize("comparable", [True, False])
 def test_the_drawn_sweep_holds_the_points_and_marks_what_is_off_the_scale(comparable):
-    points = sweep_values(sweep(), MIOU)
+    points = sweep_values(sweep().rows.values(), MIOU)
     with paper_style():
         figure = draw_sweeps(points, group_names(sweep()), comparable)
     axes = np.array(figure.axes).reshape(-1, 2)
@@ -62,14 +70,87 @@ def test_the_drawn_sweep_holds_the_points_and_marks_what_is_off_the_scale(compar
         assert "4.2" in [text.get_text() for text in axes[0, 0].texts]
 
 
+def spans(*values: float | tuple[float, float, float]) -> pd.DataFrame:
+    """Points by value, or by value, low and high."""
+    rows = [value if isinstance(value, tuple) else (value,) * 3 for value in values]
+    return pd.DataFrame(rows, columns=["value", "low", "high"])
+
+
 def test_limits_hold_everything_but_a_collapse():
-    low, high = axis_limits(pd.Series([79.2, 79.4, 80.3]))
+    low, high = axis_limits(spans(79.2, 79.4, 80.3))
     assert low < 79.2
     assert high > 80.3
-    low, high = axis_limits(pd.Series([4.2, 79.3, 79.7, 80.1, 80.3]))
+    low, high = axis_limits(spans(4.2, 79.3, 79.7, 80.1, 80.3))
     assert 4.2 < low < 79.3
-    low, _ = axis_limits(pd.Series([20.0, 30.0]))
+    low, _ = axis_limits(spans(20.0, 30.0))
     assert low < 20
+
+
+def test_limits_hold_the_bars_too():
+    low, high = axis_limits(spans((30.0, 24.0, 33.0), (31.0, 30.0, 38.0)))
+    assert low < 24
+    assert high > 38
+    low, high = axis_limits(spans(4.2, (79.3, 70.0, 81.0), 79.7, 80.1, 80.3))
+    assert 4.2 < low < 70
+    # One seed of a point collapsed: its bar reaches further down than the point that would be off the scale.
+    low, high = axis_limits(spans((40.0, 39.0, 41.0), (79.3, 10.0, 81.0), 79.7, 80.1, 80.3))
+    assert low < 10
+
+
+@pytest.mark.parametrize("comparable", [True, False])
+def test_no_bar_of_several_seeds_is_cut_and_no_line_crosses_the_legend(comparable):
+    three = {key: {seed: f"{key}{seed}" for seed in range(3)} for key in "abcde"}
+    table = sweep()
+    for key, one in table.rows.items():
+        one.runs = three[key]
+    miou = {
+        run: 75.0 + 2 * number for number, run in enumerate(run for runs in three.values() for run in runs.values())
+    }
+    miou |= {"a0": 60.0, "b2": 99.0}
+    points = sweep_values(table.rows.values(), miou)
+    with paper_style():
+        figure = draw_sweeps(points, group_names(table), comparable)
+        figure.draw_without_rendering()
+    bars = 0
+    for ax in figure.axes:
+        floor, ceiling = ax.get_ylim()
+        for container in ax.containers:
+            for bar in container.lines[2]:
+                ends = np.concatenate(bar.get_segments())[:, 1]
+                assert floor < ends.min() <= ends.max() < ceiling
+                bars += len(bar.get_segments())
+    assert bars >= 5
+    assert len(figure.legends) == comparable
+    assert not any(ax.get_legend() for ax in figure.axes)
+    for legend in figure.legends:
+        assert [text.get_text() for text in legend.get_texts()] == ["published", "measured"]
+        assert not any(legend.get_window_extent().overlaps(ax.bbox) for ax in figure.axes)
+
+
+def test_values_off_the_scale_of_two_lines_stand_apart():
+    table = sweep()
+    points = sweep_values(table.rows.values(), {"r0": 5.0, "r1": 5.2, "r2": 80.1, "r4": 79.9, "missing": 79.2})
+    assert is_cut(points, True)
+    with paper_style():
+        figure = draw_sweeps(points, group_names(table), True)
+        figure.draw_without_rendering()
+    notes = [text for ax in figure.axes for text in ax.texts]
+    assert [text.get_text() for text in notes] == ["4.2", "5.1"]
+    assert not notes[0].get_window_extent().overlaps(notes[1].get_window_extent())
+    assert not is_cut(points[points["value"] > 10], True)
+
+
+def test_a_caption_promises_bars_and_arrows_only_where_they_are():
+    points = sweep_values(sweep().rows.values(), MIOU)
+    assert "with bars" in describe_sweep(points, False)[0]
+    assert "Arrows" in describe_sweep(points, False)[-1]
+    one_seed = sweep_values(sweep().rows.values(), {run: MIOU[run] for run in ("r0", "r2", "r4")})
+    assert one_seed["seeds"].max() == 1
+    plain = one_seed[one_seed["value"] > 10]
+    for comparable in (False, True):
+        text = " ".join(describe_sweep(plain[plain["side"] == "published"], comparable))
+        assert "bars" not in text
+        assert "Arrows" not in text
 
 
 def test_close_ticks_go_to_a_second_line():
@@ -79,7 +160,7 @@ def test_close_ticks_go_to_a_second_line():
 
 def test_an_unmeasured_sweep_says_so():
     with paper_style():
-        figure = draw_sweeps(sweep_values(sweep(), {}), group_names(sweep()), False)
+        figure = draw_sweeps(sweep_values(sweep().rows.values(), {}), group_names(sweep()), False)
     assert "not measured yet" in [text.get_text() for ax in figure.axes for text in ax.texts]
 
 

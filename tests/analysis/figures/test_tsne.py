@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from samples import CLASSES, PALETTE, made_up_features
 
-from analysis.figures.scatter import draw_losses, draw_sampling
-from analysis.figures.style import paper_style, visible
+from analysis.figures import tsne
+from analysis.figures.scatter import HOLLOW, draw_losses, draw_sampling
+from analysis.figures.style import MARKERS, paper_style, visible
 from analysis.figures.tsne import Map, embed, initial_positions, map_one, map_two, shared_pixels, thin, unit_rows
 from pne.errors import UserError
 
@@ -104,13 +105,72 @@ def test_classes_have_the_palettes_colours_and_shapes_of_their_own():
 
 
 def test_the_loss_figure_draws_both_runs_with_one_legend():
-    data = map_two(made_up_features("a", 0), made_up_features("b", 1), ["CE", "CE and PNE"], 10, "sklearn", {})
+    data = map_two(made_up_features("a", 0), made_up_features("b", 1), 10, "sklearn", {})
     with paper_style():
-        figure = draw_losses(data)
+        figure = draw_losses(data, ["CE", "CE and PNE"])
     assert [ax.get_title() for ax in figure.axes] == ["(a) CE", "(b) CE and PNE"]
     assert len(figure.legends) == 1
     for panel, ax in enumerate(figure.axes):
         assert _drawn(ax) == _rows(data, data.panel == panel)
+
+
+def test_a_pixel_of_both_samples_stands_at_the_same_place_in_both_panels():
+    data = map_one(made_up_features(), 10, "sklearn", {})
+    lone = np.flatnonzero(data.by_label & ~data.by_correct)
+    data.xy[lone[0]] = data.xy.max(0) + 50  # far off, in the second panel alone
+    with paper_style():
+        figure = draw_sampling(data)
+        figure.draw_without_rendering()
+    first, second = figure.axes
+    assert first.get_xlim() == second.get_xlim()
+    assert first.get_ylim() == second.get_ylim()
+    both = data.xy[data.by_label & data.by_correct]
+    places = [ax.transAxes.inverted().transform(ax.transData.transform(both)) for ax in figure.axes]
+    np.testing.assert_allclose(*places)
+    assert all(((place > 0) & (place < 1)).all() for place in places)
+    shapes = [ax.bbox.height / ax.bbox.width for ax in figure.axes]
+    np.testing.assert_allclose(*shapes)
+    sides = [np.ptp(first.get_xlim()) / first.bbox.width, np.ptp(first.get_ylim()) / first.bbox.height]
+    np.testing.assert_allclose(*sides)  # equal scales
+
+
+def test_no_class_looks_like_the_entry_for_wrong_predictions():
+    assert HOLLOW not in MARKERS
+    data = map_one(made_up_features(), 10, "sklearn", {})
+    with paper_style():
+        figure = draw_sampling(data)
+    *classes, hollow = figure.legends[0].legend_handles
+    assert hollow.get_markerfacecolor() == "none"
+    assert hollow.get_marker() == HOLLOW
+    assert hollow.get_marker() not in [handle.get_marker() for handle in classes]
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_both_runs_begin_at_the_same_places_and_show_the_same_pixels(monkeypatch, shuffle):
+    one, two = made_up_features("a", 0), made_up_features("b", 1)
+    if shuffle:
+        two = two.select(np.random.default_rng(0).permutation(len(two.label)))
+    calls = []
+    original = tsne.embed
+    monkeypatch.setattr(tsne, "embed", lambda x, start, *rest: calls.append((x, start)) or original(x, start, *rest))
+    data = map_two(one, two, 100, "sklearn", {})
+    (first, first_start), (second, second_start) = calls
+    assert np.array_equal(first_start, second_start)
+    assert np.array_equal(first_start, initial_positions(unit_rows(first)))
+    assert not np.allclose(first_start, initial_positions(unit_rows(second)))
+
+    def pixels(features, penultimate) -> list[tuple[int, ...]]:
+        """Image and position of the pixels that the given rows belong to."""
+        known = {
+            row.tobytes(): tuple(map(int, (image, *position)))
+            for row, image, position in zip(features.penultimate, features.image, features.position, strict=True)
+        }
+        return [known[row.tobytes()] for row in penultimate]
+
+    assert pixels(one, first) == pixels(two, second)
+    assert len(first) == one.by_label.sum()
+    assert np.array_equal(data.label[data.panel == 0], data.label[data.panel == 1])
+    np.testing.assert_array_equal(data.xy[data.panel == 0], original(first, first_start))
 
 
 def _drawn(ax) -> set:
