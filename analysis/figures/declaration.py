@@ -1,12 +1,13 @@
 """``experiments/figures.yaml``: which figures there are, and the runs that each needs on a track."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pne.declaration.reading import raise_problems, read_yaml, suggest
+from pne.declaration.reading import describe, raise_problems, read_yaml, suggest
 from pne.declaration.resolved import ResolvedRow, ResolvedTable, ResolvedTrack
 from pne.errors import UserError
 from pne.spec import Run
@@ -14,6 +15,9 @@ from pne.spec import Run
 FILE = "figures.yaml"
 Kind = Literal["tsne_sampling", "tsne_loss", "pairs", "qualitative", "sweeps", "training_curves", "class_iou"]
 ROWS_OF = {"tsne_sampling": 1, "tsne_loss": 2, "pairs": 1, "qualitative": 2, "class_iou": 2}  # per table; others: any
+SEVERAL_TABLES = ("class_iou",)  # kinds that show more than one table
+NAME = re.compile(r"[a-z0-9_]+")
+NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
 
 class FigureDeclaration(BaseModel):
@@ -94,12 +98,20 @@ def read_figures(experiments: Path) -> dict[str, FigureDeclaration]:
     """
     path = experiments / FILE
     data = read_yaml(path)
+    if not isinstance(data, dict):
+        raise UserError(f"{path}: expected figures by name, got {data!r:.60}")
     figures, problems = {}, []
+    allowed = ", ".join(FigureDeclaration.model_fields)
     for name, content in data.items():
-        try:
-            figures[name] = FigureDeclaration.model_validate(content)
-        except ValidationError as error:
-            problems += [f"{path}: {name}.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            problems.append(f"{path}: {name!r}: expected a name of lower-case letters, digits and underscores")
+        elif not isinstance(content, dict):
+            problems.append(f"{path}: {name}: expected keys and values, got {content!r:.60}; allowed: {allowed}")
+        else:
+            try:
+                figures[name] = FigureDeclaration.model_validate(content)
+            except ValidationError as error:
+                problems += [f"{path}: {name}.{problem}" for problem in describe(error, FigureDeclaration)]
     raise_problems(problems)
     return figures
 
@@ -110,7 +122,8 @@ def resolve_figures(track: ResolvedTrack, experiments: Path) -> dict[str, Resolv
     Raises
     ------
     UserError
-        If a figure names a table or a row that is not declared, or a number of rows that it cannot show.
+        If a figure names a table or a row that is not declared, a number of rows or tables that it cannot show, or,
+        for a sweep, a table that is none.
     """
     path = experiments / FILE
     problems: list[str] = []
@@ -126,11 +139,18 @@ def _resolve(
     name: str, declaration: FigureDeclaration, track: ResolvedTrack, problems: list[str], path: Path
 ) -> ResolvedFigure:
     parts, reasons = [], []
+    if len(declaration.rows) > 1 and declaration.kind not in SEVERAL_TABLES:
+        problems.append(
+            f"{path}: {name}.rows: {declaration.kind} shows one table, got {len(declaration.rows)} "
+            f"({', '.join(declaration.rows)}); several: {', '.join(SEVERAL_TABLES)}"
+        )
     for key, wanted in declaration.rows.items():
         table = track.tables.get(key)
         if table is None:
             problems.append(f"{path}: {name}.rows: no table {key!r}; {suggest(key, track.tables)}")
             continue
+        if declaration.kind == "sweeps":
+            problems += [f"{path}: {name}.rows: {problem}" for problem in _no_sweep(table, track)]
         if not table.available:
             reasons.append(f"table {key}: {table.reason}")
             continue
@@ -145,6 +165,16 @@ def _resolve(
             problems.append(f"{path}: {name}.rows.{key}: {declaration.kind} shows {expected} rows, got {len(keys)}")
         parts.append(TableRows(table, tuple(table.rows[row] for row in keys if row in table.rows)))
     return ResolvedFigure(name, declaration, tuple(parts), None if parts else "; ".join(reasons))
+
+
+def _no_sweep(table: ResolvedTable, track: ResolvedTrack) -> list[str]:
+    """Say why a table holds no values of an option, if it does not."""
+    if table.declaration.layout != "sweep":
+        sweeps = (key for key, other in track.tables.items() if other.declaration.layout == "sweep")
+        return [f"kind sweeps shows tables of layout sweep, {table.key!r} is none; {suggest(table.key, sweeps)}"]
+    labels = {key: row.declaration.label for key, row in table.rows.items()}
+    wrong = [key for key, label in labels.items() if not NUMBER.fullmatch(label)]
+    return [f"kind sweeps needs numbers as labels, row {key!r} of {table.key} has {labels[key]!r}" for key in wrong]
 
 
 def choose(figures: dict[str, ResolvedFigure], name: str, track: str) -> ResolvedFigure:

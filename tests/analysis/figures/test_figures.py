@@ -66,16 +66,50 @@ def test_cited_labels_are_labels_of_the_paper(in_repository, shared):
         ({"rows": {"embeddings": ["base", "pne"]}}, r"tsne_loss.rows: no table 'embeddings'; did you mean embedding\?"),
         ({"rows": {"embedding": ["base"]}}, "tsne_loss shows 2 rows, got 1"),
         ({"rows": {"cityscapes": ["aaf", "deeplabv3"]}}, "row 'aaf' has no runs"),
-        ({"kind": "tsne"}, "tsne_loss.kind"),
-        ({"colour": "red"}, "tsne_loss.colour"),
+        ({"kind": "tsne"}, "tsne_loss.kind: Input should be 'tsne_sampling'.*'class_iou'; got 'tsne'"),
+        ({"colour": "red"}, "tsne_loss.colour: unknown key; allowed: kind, title, paper, rows"),
+        ({"titel": "-"}, r"tsne_loss.titel: unknown key; did you mean title\?"),
+        (
+            {"rows": {"embedding": ["base", "pne"], "cityscapes": ["deeplabv3", "deeplabv3_pne"]}},
+            "shows one table, got 2",
+        ),
+        (
+            {"kind": "sweeps", "rows": {"cityscapes": "all"}},
+            "tsne_loss.rows: kind sweeps shows tables of layout sweep, 'cityscapes' is none; allowed: hyperparameters",
+        ),
     ],
 )
 def test_a_wrong_declaration_names_figure_and_key(in_repository, tmp_path, change, message):
     declared = yaml.safe_load((EXPERIMENTS / "figures.yaml").read_text())
     declared["tsne_loss"] |= change
     (tmp_path / "figures.yaml").write_text(yaml.safe_dump(declared))
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=message) as caught:
         resolve_figures(load_track("quick"), tmp_path)
+    assert str(caught.value).startswith(f"{tmp_path / 'figures.yaml'}: tsne_loss.")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "expected figures by name, got None"),
+        ("[a]", "expected figures by name"),
+        ("tsne: 3\n", "tsne: expected keys and values, got 3; allowed: kind, title, paper, rows"),
+        ("t-SNE: {}\n", "'t-SNE': expected a name of lower-case letters"),
+        ("tsne: {kind: sweeps, title: -}\n", "tsne.rows: missing; this key is required"),
+    ],
+)
+def test_a_file_that_declares_no_figures_is_one_clear_error(tmp_path, text, message):
+    (tmp_path / "figures.yaml").write_text(text)
+    with pytest.raises(UserError, match=message):
+        read_figures(tmp_path)
+
+
+def test_the_labels_of_a_sweep_must_be_numbers(in_repository):
+    track = load_track("quick")
+    row = next(iter(track.tables["hyperparameters"].rows.values()))
+    object.__setattr__(row, "declaration", row.declaration.model_copy(update={"label": "high"}))
+    with pytest.raises(UserError, match=r"sweeps\.rows: kind sweeps needs numbers as labels, row 'temperature_0_1'"):
+        resolve_figures(track, EXPERIMENTS)
 
 
 @pytest.fixture
