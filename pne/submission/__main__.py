@@ -1,7 +1,7 @@
 """Pack a run's predictions of the Cityscapes test images for the server: ``python -m pne.submission SPEC [SPEC ...]``.
 
-Writes ``results/<track>/submissions/<run>.zip``. Exit status as of ``python -m pne.train``; an interrupted call goes
-on with the images that are missing.
+Writes ``results/<track>/submissions/<run>.zip``, with other than the default settings ``<run>.<settings>.zip``. Exit
+status as of ``python -m pne.train``; an interrupted call goes on with the images that are missing.
 """
 
 import argparse

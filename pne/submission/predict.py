@@ -42,9 +42,18 @@ class Settings:
     bfloat16: bool = False
     subset: bool = False
 
+    @property
+    def deviations(self) -> tuple[str, ...]:
+        """Names of what differs from an archive as the server is sent it."""
+        default = Settings()
+        evaluation = () if self.evaluation == default.evaluation else (self.evaluation,)
+        return evaluation + tuple(name for name in ("bfloat16", "subset") if getattr(self, name))
+
 
 def submit_spec(path: Path, settings: Settings, processes: Processes, request: StopRequest) -> None:
     """Write ``submissions/<run>.zip`` and, beside it, ``<run>.json`` that says where it comes from.
+
+    With other settings than the default ones they are named after these: ``<run>.single_scale.zip``.
 
     Parameters
     ----------
@@ -92,7 +101,7 @@ def submit_spec(path: Path, settings: Settings, processes: Processes, request: S
         missing = [name for name in names if not (folder / name).is_file()]
         if missing:
             raise RuntimeError(f"{folder}: {len(missing)} predictions were not written, {missing[0]} first")
-        archive = archive_path(run)
+        archive = archive_path(run, settings)
         with written_aside(archive) as aside:
             write_archive(aside, folder, names)
         about = Submission(
@@ -117,9 +126,9 @@ def submit_spec(path: Path, settings: Settings, processes: Processes, request: S
     processes.wait()
 
 
-def archive_path(run: Run) -> Path:
-    """Where the archive of a run goes."""
-    return Path(run.runtime.results) / "submissions" / f"{run.run}.zip"
+def archive_path(run: Run, settings: Settings) -> Path:
+    """Where the archive of a run goes; one made with other than the default settings takes the place of none."""
+    return Path(run.runtime.results) / "submissions" / ".".join([run.run, *settings.deviations, "zip"])
 
 
 def predict(

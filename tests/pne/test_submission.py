@@ -4,6 +4,7 @@ import fnmatch
 import io
 import json
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from PIL import Image
 from tiny_runs import draw_images, write_run
 
 from pne import evaluate, train
-from pne.datasets import cityscapes
+from pne.datasets import cityscapes, layouts
 from pne.datasets.prepare import prepare
 from pne.errors import UserError
 from pne.spec import read_config, read_spec, write_spec
@@ -61,12 +62,12 @@ def submit(spec: Path, *arguments: str) -> int:
     return main(["--subset", *arguments, str(spec)])
 
 
-def archive_of(spec: Path) -> Path:
-    return spec.parents[2] / "submissions" / f"{spec.parent.name}.zip"
+def archive_of(spec: Path, settings: str = ".subset") -> Path:
+    return spec.parents[2] / "submissions" / f"{spec.parent.name}{settings}.zip"
 
 
-def pictures(spec: Path) -> dict[str, np.ndarray]:
-    with zipfile.ZipFile(archive_of(spec)) as archive:
+def pictures(spec: Path, settings: str = ".subset") -> dict[str, np.ndarray]:
+    with zipfile.ZipFile(archive_of(spec, settings)) as archive:
         assert archive.testzip() is None
         return {name: np.asarray(Image.open(io.BytesIO(archive.read(name)))) for name in archive.namelist()}
 
@@ -92,19 +93,23 @@ def test_pictures_are_grey_label_ids_of_the_size_of_the_image(submitted: Path) -
         assert set(np.unique(picture)) <= evaluated
 
 
-@pytest.mark.parametrize("evaluation", ["single_scale", "multi_scale_flip"])
-def test_pictures_are_what_the_evaluation_predicts(spec: Path, root: Path, tmp_path: Path, evaluation: str) -> None:
+@pytest.mark.parametrize(
+    ("evaluation", "settings"), [("single_scale", ".single_scale.subset"), ("multi_scale_flip", ".subset")]
+)
+def test_pictures_are_what_the_evaluation_predicts(
+    spec: Path, root: Path, tmp_path: Path, evaluation: str, settings: str
+) -> None:
     """Train ids of the pictures as labels of the test split: an evaluation there must find no error."""
     assert submit(spec, "--evaluation", evaluation) == 0
     run, config = read_spec(spec), read_config(spec)
     copy = tmp_path / "cityscapes"
     (copy / "leftImg8bit").mkdir(parents=True)
     (copy / "leftImg8bit/val").symlink_to(root / "leftImg8bit/test")
-    for name, picture in pictures(spec).items():
+    for name, picture in pictures(spec, settings).items():
         label = copy / "gtFine/val/berlin" / name.replace("labelIds", "gtFine_labelTrainIds")
         label.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(cityscapes.TRAIN_IDS[picture]).save(label)
-    assert len(np.unique(list(pictures(spec).values()))) > 1
+    assert len(np.unique(list(pictures(spec, settings).values()))) > 1
     config.test_dataloader.dataset.data_root = str(copy)
     moved = run.model_copy(update={"runtime": run.runtime.model_copy(update={"results": str(tmp_path / "results")})})
     there = write_spec(moved, config)
@@ -122,6 +127,28 @@ def test_several_scales_are_the_default_and_said_beside_the_archive(submitted: P
     assert (about["run"], about["evaluation"], about["images"]) == (spec.parent.name, "multi_scale_flip", 3)
     trained = json.loads((spec.parent / "train.json").read_text())
     assert about["weights_sha256"] == trained["weights_sha256"]
+
+
+def test_other_settings_leave_the_official_archive_alone(spec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cityscapes = layouts.LAYOUTS["cityscapes"]
+    three = cityscapes.splits | {"test": replace(cityscapes.splits["test"], count=3)}
+    monkeypatch.setitem(layouts.LAYOUTS, "cityscapes", replace(cityscapes, splits=three))
+    assert main([str(spec)]) == 0
+    official = archive_of(spec, "")
+    made = [official.stat().st_mtime_ns, official.with_suffix(".json").stat().st_mtime_ns]
+    for arguments, settings in (
+        (["--evaluation", "single_scale"], ".single_scale"),
+        (["--bfloat16"], ".bfloat16"),
+        (["--subset"], ".subset"),
+        (["--subset", "--bfloat16", "--evaluation", "single_scale"], ".single_scale.bfloat16.subset"),
+    ):
+        archive_of(spec, settings).unlink(missing_ok=True)
+        assert main([*arguments, str(spec)]) == 0
+        assert archive_of(spec, settings).is_file()
+        about = json.loads(Path(str(archive_of(spec, settings)).removesuffix("zip") + "json").read_text())
+        assert about["bfloat16"] == ("--bfloat16" in arguments)
+        assert about["evaluation"] == ("single_scale" if "single_scale" in arguments else "multi_scale_flip")
+    assert made == [official.stat().st_mtime_ns, official.with_suffix(".json").stat().st_mtime_ns]
 
 
 def test_the_same_run_gives_the_same_archive(submitted: Path, spec: Path) -> None:
