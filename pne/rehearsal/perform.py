@@ -25,6 +25,7 @@ from pne.engine.registration import register
 from pne.engine.runner import make_runner
 from pne.engine.scoring import evaluate
 from pne.engine.weights import build_plain, load_final, save_final
+from pne.rehearsal.largest import largest_images, restricted
 from pne.rehearsal.record import (
     NOT_EXAMINED,
     RECORD,
@@ -158,7 +159,10 @@ def _train(run: Run, config: Mapping[str, Any], processes: Processes, request: S
 def _score(
     run: Run, config: Mapping[str, Any], images: int, processes: Processes, request: StopRequest
 ) -> dict[str, EvaluationCost]:
-    """Score the first images with the weights just trained, in every way that a run asks for."""
+    """Score the largest images with the weights just trained, in every way that a run asks for."""
+    loader = config["test_dataloader"]
+    positions = processes.broadcast(largest_images(loader["dataset"], images) if processes.is_first else [])
+    config = {**config, "test_dataloader": {**loader, "dataset": restricted(loader["dataset"], positions)}}
     model = build_plain(config["model"], processes.device)
     load_final(model, run.work_directory / FINAL)
     costs = {}
