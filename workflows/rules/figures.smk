@@ -33,6 +33,20 @@ def scripts_of(*names):
     return [f"analysis/figures/{name}.py" for name in names]
 
 
+# Whatever has a part in drawing: the figures' own modules and what these take from elsewhere.
+DRAWS = [
+    *sorted(str(path.relative_to(workflow.basedir)) for path in Path(workflow.basedir).glob("analysis/figures/*.py")),
+    *[f"analysis/{name}.py" for name in ("command", "latex_text", "statistics")],
+    *[f"pne/extraction/{name}.py" for name in ("archives", "selections")],
+]
+
+
+def declarations_of(name):
+    """Declarations behind a drawing: titles, labels of rows and published values."""
+    tables = [f"experiments/tables/{part.table.key}.yaml" for part in FIGURES[name].parts]
+    return ["experiments/figures.yaml", f"experiments/tracks/{TRACK.name}.yaml", *tables]
+
+
 def single_scale_of(runs):
     return [f"results/{TRACK.name}/runs/{run}/single_scale.json" for run in runs]
 
@@ -104,6 +118,7 @@ rule compute_map:
         figure=figures_of("tsne_sampling", "tsne_loss"),
     params:
         options=IDENTITY,
+        runs=first_runs,  # other rows in the declaration compute anew, another title does not
     message:
         "compute t-SNE for {wildcards.figure}"
     shell:
@@ -124,6 +139,7 @@ rule select_for_figure:
         figure=figures_of("qualitative", "pairs"),
     params:
         options=IDENTITY,
+        runs=first_runs,
     message:
         "choose what {wildcards.figure} shows"
     shell:
@@ -160,10 +176,8 @@ rule draw_figure:
     """Draw one figure and write its caption."""
     input:
         data=figure_inputs,
-        declarations=["experiments/figures.yaml", f"experiments/tracks/{TRACK.name}.yaml"],
-        scripts=sorted(
-            str(path.relative_to(workflow.basedir)) for path in Path(workflow.basedir).glob("analysis/figures/*.py")
-        ),
+        declarations=lambda wildcards: declarations_of(wildcards.figure),
+        scripts=DRAWS,
     output:
         pdf=ensure("results/{track}/figures/{figure}.pdf", non_empty=True),
         png=report(
@@ -195,7 +209,13 @@ rule measure_embeddings:
     input:
         features=features_of(runs_of(TRACK.tables["embedding"]) if EMBEDDING_OFFERED else []),
         declarations=["experiments/tables/embedding.yaml", f"experiments/tracks/{TRACK.name}.yaml"],
-        scripts=["analysis/embedding.py", *scripts_of("embedding", "embedding_table")],
+        scripts=[
+            *scripts_of("captions", "embedding", "embedding_table"),
+            *[
+                f"analysis/{name}.py"
+                for name in ("embedding", "embedding_pairs", "latex_text", "measured_texts", "statistics")
+            ],
+        ],
     output:
         [ensure(f"results/{TRACK.name}/tables/embedding.{suffix}", non_empty=True) for suffix in ("tex", "csv", "md")],
     log:
