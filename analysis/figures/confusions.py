@@ -13,7 +13,8 @@ from pne.extraction.selections import ChosenImage, Confusion, ConfusionSelection
 
 IMAGE_RULE = (
     "The images are chosen by the change of the image's own mIoU (over the classes labelled in it, single scale) from "
-    "the baseline to ours: the two largest gains, the median, and the largest loss."
+    "the baseline to ours: the two largest gains, the median, and the largest loss, or the "
+    "smallest gain where no image loses."
 )
 IMAGES_OF_CONFUSION = 5
 MOST_CONFUSIONS = 40
