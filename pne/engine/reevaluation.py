@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import torch
 from mmengine.config import Config
 
 from pne.datasets.doctor import fingerprint
@@ -10,14 +9,12 @@ from pne.engine.code import running_code
 from pne.engine.command import is_of
 from pne.engine.console import duration, say
 from pne.engine.interruption import Interrupted, StopRequest
-from pne.engine.preparation import prepare
 from pne.engine.processes import Processes
 from pne.engine.progress import Progress, evaluation_path
 from pne.engine.provenance import describe, utc_now
 from pne.engine.publication import verified_weights
-from pne.engine.registration import register
 from pne.engine.scoring import confusion_path, evaluate, result_of, write_evaluation
-from pne.engine.weights import build_plain, load_final
+from pne.engine.weights import load_trained
 from pne.errors import UserError
 from pne.results import EvaluationResult, TrainResult, read_result
 from pne.spec import Run, read_config, read_spec
@@ -84,21 +81,9 @@ def _evaluate(
     bfloat16: bool,
 ) -> None:
     started, code = utc_now(), running_code()
-    torch.set_num_threads(run.runtime.threads)
     weights, weights_sha256 = verified_weights(run, path)
     files = processes.broadcast(fingerprint(run.layout, run.data_directory) if processes.is_first else "")
-    register(config)
-    prepared = prepare(
-        config.to_dict(),
-        seed=run.seed,
-        iterations=run.iterations,
-        precision=run.precision,
-        per_process=run.batch_size,
-        parts=1,
-        workers=run.runtime.workers,
-    )
-    model = build_plain(prepared["model"], processes.device)
-    load_final(model, weights)
+    model, prepared = load_trained(run, config, weights, processes.device)
     score = evaluate(model, prepared, evaluation, processes, bfloat16=bfloat16, between=request.check)
     provenance = describe(
         device=processes.device,

@@ -5,13 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from mmengine.config import Config, ConfigDict
 from mmengine.model import revert_sync_batchnorm
 from mmseg.registry import MODELS
 from torch import Tensor, nn
 
 from pne.engine import checkpoint
-from pne.engine.preparation import plain_model
+from pne.engine.preparation import plain_model, prepare
+from pne.engine.registration import register
 from pne.errors import UserError
+from pne.spec import Run
 
 BRANCH = ".contrast."
 
@@ -44,6 +47,30 @@ def build_plain(config: Mapping[str, Any], device: torch.device) -> nn.Module:
     """Build a model for inference: no contrast branch, arbitrary weights, in evaluation mode."""
     model = revert_sync_batchnorm(MODELS.build(plain_model(config)))
     return model.to(device).eval()
+
+
+def load_trained(run: Run, config: Config, path: Path, device: torch.device) -> tuple[nn.Module, ConfigDict]:
+    """Return a run's plain model with its final weights, and the run's config as prepared for looking at images.
+
+    Raises
+    ------
+    UserError
+        If the file does not fit the model.
+    """
+    torch.set_num_threads(run.runtime.threads)
+    register(config)
+    prepared = prepare(
+        config.to_dict(),
+        seed=run.seed,
+        iterations=run.iterations,
+        precision=run.precision,
+        per_process=run.batch_size,
+        parts=1,
+        workers=run.runtime.workers,
+    )
+    model = build_plain(prepared["model"], device)
+    load_final(model, path)
+    return model, prepared
 
 
 def load_final(model: nn.Module, path: Path) -> None:

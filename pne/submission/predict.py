@@ -19,12 +19,10 @@ from pne.engine.console import say
 from pne.engine.data import build_dataset, check_folder, image_loader
 from pne.engine.inference import Views, predict_multi_scale_flip, predict_single_scale
 from pne.engine.interruption import StopRequest
-from pne.engine.preparation import prepare
 from pne.engine.processes import Processes
 from pne.engine.provenance import describe, utc_now
 from pne.engine.publication import verified_weights
-from pne.engine.registration import register
-from pne.engine.weights import build_plain, load_final
+from pne.engine.weights import load_trained
 from pne.errors import UserError
 from pne.files import write_text, written_aside
 from pne.spec import Run, read_config, read_spec
@@ -79,19 +77,7 @@ def submit_spec(path: Path, settings: Settings, processes: Processes, request: S
     names = [archive_name(image.stem) for image in images]
     weights, weights_sha256 = verified_weights(run, path)
     started = utc_now()
-    torch.set_num_threads(run.runtime.threads)
-    register(config)
-    prepared = prepare(
-        config.to_dict(),
-        seed=run.seed,
-        iterations=run.iterations,
-        precision=run.precision,
-        per_process=run.batch_size,
-        parts=1,
-        workers=run.runtime.workers,
-    )
-    model = build_plain(prepared["model"], processes.device)
-    load_final(model, weights)
+    model, prepared = load_trained(run, config, weights, processes.device)
     # Named after all that the pictures depend on, so that none of another model is taken for one of this.
     kind = f"{settings.evaluation}-bfloat16" if settings.bfloat16 else settings.evaluation
     folder = run.work_directory / f"submission-{kind}-{weights_sha256[:12]}"
