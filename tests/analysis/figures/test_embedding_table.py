@@ -139,3 +139,13 @@ def test_every_output_has_the_same_caption_and_notes(tmp_path, in_repository, se
     one = "how much another seed would differ is not known"
     assert (one in markdown) == (one in latex) == (seeds == 1)
     assert ("over n = 2 seeds" in markdown) == (seeds == 2)
+
+
+def test_the_printed_table_stays_the_same(tmp_path, in_repository, golden, command):
+    track = load_track("quick", results=tmp_path, seeds=(0, 1))
+    for number, row in enumerate(track.tables["embedding"].rows.values()):
+        for seed, run in row.runs.items():
+            features = made_up_features(run, seed=10 * number + seed, projection=row.key != "base")
+            features.write(tmp_path / "quick" / "features" / f"{run}.npz")
+    command("analysis.figures", "embedding", "--track", "quick", "--seeds", "0,1", "--results", tmp_path)
+    golden("tables/embedding", {path.name: path.read_text() for path in (tmp_path / "quick" / "tables").iterdir()})
