@@ -24,7 +24,7 @@ os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.envir
 shell.prefix("set -euo pipefail; trap : TERM; ")
 
 from pne.errors import UserError
-from pne.resolve import load_track
+from pne.spec import load_track
 from workflows.configuration import identity_options, read_configuration, spec_options
 
 try:

@@ -5,42 +5,43 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from pne.declaration.catalogue import Catalogue, read_catalogue
 from pne.errors import reports_user_errors
+from pne.spec.catalogue import Catalogue, read_catalogue
 
-TARGETS = (
-    ("tables", "every table of the track: published and measured side by side (the default)"),
-    ("table_<name>", "one table, training only the runs that it needs"),
-    ("claims", "a verdict on each claim of the paper"),
-    ("figures", "every figure; figure_<name> for one"),
-    ("published", "the paper's tables from its printed numbers alone"),
-    ("data", "the data sets of the track, drawn or examined"),
-)
-COMMANDS = (
-    ("python -m analysis.plan", "runs per table, shared, finished, stale, and the hours to come"),
-    ("python -m analysis.status", "finished, running with time left, failed with the last error"),
-    ("python -m analysis.runs", "run ids with table and row"),
-    ("python -m analysis.tables", "write tables from what is finished, training nothing"),
-    ("python -m analysis.claims", "write the verdicts from what is finished"),
-    ("python -m pne.spec check", "check all declarations"),
-    ("python -m pne.train SPEC", "train one run by hand; its spec.yaml comes from python -m pne.spec write"),
-)
+TARGETS = {
+    "tables": "every table of the track: published and measured side by side (the default)",
+    "table_<name>": "one table, training only the runs that it needs",
+    "claims": "a verdict on each claim of the paper",
+    "figures": "every figure; figure_<name> for one",
+    "published": "the paper's tables from its printed numbers alone",
+    "data": "the data sets of the track, drawn or examined",
+}
+COMMANDS = {
+    "python -m analysis.plan": "runs per table, shared, finished, stale, and the hours to come",
+    "python -m analysis.status": "finished, running with time left, failed with the last error",
+    "python -m analysis.runs": "run ids with table and row",
+    "python -m analysis.tables": "write tables from what is finished, training nothing",
+    "python -m analysis.claims": "write the verdicts from what is finished",
+    "python -m pne.spec check": "check all declarations",
+    "python -m pne.train SPEC": "train one run by hand; its spec.yaml comes from python -m pne.spec write",
+}
 
 
 def describe(catalogue: Catalogue) -> str:
     """Write targets, tables, tracks and commands."""
-    width = max(len(name) for name, _ in (*TARGETS, *COMMANDS))
-    lines = ["Targets: snakemake --cores N TARGET ... --config track=NAME data_root=FOLDER", ""]
-    lines += [f"  {name:<{width}}  {text}" for name, text in TARGETS]
-    lines += ["", "Tables (experiments/tables)", ""]
-    for name, table in catalogue.tables.items():
-        number = f"Table {table.number}" if table.number else "own"
-        lines.append(f"  {name:<{width}}  {number}: {table.question}")
-    lines += ["", "Tracks (experiments/tracks)", ""]
-    lines += [f"  {name:<{width}}  {track.description}" for name, track in catalogue.tracks.items()]
-    lines += ["", "Commands, safe while a workflow runs; each has --help and takes --track NAME", ""]
-    lines += [f"  {name:<{width}}  {text}" for name, text in COMMANDS]
-    return "\n".join(lines)
+    tables = {
+        name: f"{f'Table {table.number}' if table.number else 'own'}: {table.question}"
+        for name, table in catalogue.tables.items()
+    }
+    sections = {
+        "Targets: snakemake --cores N TARGET ... --config track=NAME data_root=FOLDER": TARGETS,
+        "Tables (experiments/tables)": tables,
+        "Tracks (experiments/tracks)": {name: track.description for name, track in catalogue.tracks.items()},
+        "Commands, safe while a workflow runs; each has --help and takes --track NAME": COMMANDS,
+    }
+    width = max(map(len, TARGETS | COMMANDS))
+    texts = ("\n".join(f"  {name:<{width}}  {text}" for name, text in entries.items()) for entries in sections.values())
+    return "\n\n".join(f"{title}\n\n{text}" for title, text in zip(sections, texts, strict=True))
 
 
 @reports_user_errors

@@ -8,61 +8,18 @@ import re
 
 # What \ref prints for labels of the paper that its tables refer to.
 REFERENCES = {"sup-loss": "1"}
-_SYMBOLS = {
-    "±": r"$\pm$",
-    "×": r"$\times$",
-    "·": r"$\cdot$",
-    "−": r"$-$",
-    "≤": r"$\leq$",
-    "≥": r"$\geq$",
-    "→": r"$\to$",
-    "τ": r"$\tau$",
-    "α": r"$\alpha$",
-    "✓": r"$\surd$",
-    "†": r"\dag{}",
-    "–": "--",
-    "—": "---",
-    "‘": "`",
-    "’": "'",
-    "“": "``",
-    "”": "''",
-    "…": r"\dots{}",
-}
-_SPECIAL = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "$": r"\$",
-    "&": r"\&",
-    "#": r"\#",
-    "^": r"\textasciicircum{}",
-    "_": r"\_",
-    "%": r"\%",
-    "~": r"\textasciitilde{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    '"': "''",
-}
-_READ = {
-    "surd": "✓",
-    "dag": "†",
-    "pm": "±",
-    "times": "×",
-    "cdot": "·",
-    "leq": "≤",
-    "geq": "≥",
-    "to": "→",
-    "tau": "τ",
-    "alpha": "α",
-    "dots": "…",
-    "textbackslash": "\\",
-    "textasciicircum": "^",
-    "textasciitilde": "~",
-    "textless": "<",
-    "textgreater": ">",
-    "textbar": "|",
-}
+# LaTeX commands and the characters that they print: in mathematics, in text, and in text that is quoted.
+_MATHEMATICS = {"surd": "✓", "pm": "±", "times": "×", "cdot": "·", "leq": "≤", "geq": "≥", "tau": "τ", "alpha": "α"}
+_MATHEMATICS |= {"to": "→", "uparrow": "↑", "downarrow": "↓"}
+_TEXT = {"dag": "†", "dots": "…"}
+_QUOTED = {"textbackslash": "\\", "textasciicircum": "^", "textasciitilde": "~"}
+_QUOTED |= {"textless": "<", "textgreater": ">", "textbar": "|"}
+_READ = _MATHEMATICS | _TEXT | _QUOTED
+_SYMBOLS = {character: rf"$\{name}$" for name, character in _MATHEMATICS.items()}
+_SYMBOLS |= {character: rf"\{name}{{}}" for name, character in _TEXT.items()}
+_SYMBOLS |= {"−": "$-$", "–": "--", "—": "---", "‘": "`", "’": "'", "“": "``", "”": "''"}
+_SPECIAL = {character: rf"\{name}{{}}" for name, character in _QUOTED.items()}
+_SPECIAL |= {character: rf"\{character}" for character in "{}$&#_%"} | {'"': "''"}
 # Pairs of characters that LaTeX joins to another one.
 _LIGATURES = {("-", "-"), ("`", "`"), ("'", "'"), ("'", '"'), ('"', "'"), ("?", "`"), ("!", "`")}
 _TOKEN = re.compile(

@@ -1,21 +1,124 @@
 """Say what a track would train, per table, before anything is launched; nothing is written or locked."""
 
-import argparse
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from statistics import median
 
 import pandas as pd
 
-from analysis.command import read_results, resolve, track_parser
-from analysis.cost import Cost, estimate, highest_memory, read_rehearsals, total_hours
+from analysis.results import read_results, resolve, track_parser
 from analysis.status import summarise
 from pne.errors import reports_user_errors
-from pne.rehearsal.record import GPU_SIZES_GIB, memory_class
-from pne.resolve import ResolvedTrack
+from pne.rehearse.record import GPU_SIZES_GIB, memory_class, read_rehearsal
+from pne.spec import ResolvedTrack, Run
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a run took, or is expected to take.
+
+    Attributes
+    ----------
+    time_s : float
+        Device seconds of one training iteration: its seconds times the devices that share it.
+    source : str
+        Name of the device it was measured on, or who says so.
+    gpu_memory_mib : float or None
+        Most memory of one GPU; None where no GPU was measured.
+    """
+
+    time_s: float
+    source: str
+    gpu_memory_mib: float | None = None
+
+
+def estimate(track: ResolvedTrack, frame: pd.DataFrame, rehearsals: Mapping[str, Cost]) -> dict[str, Cost]:
+    """Estimate every run of a track, as far as something is known.
+
+    Parameters
+    ----------
+    track : ResolvedTrack
+    frame : DataFrame
+        From `analysis.results.collect_runs`.
+    rehearsals : mapping of str to Cost
+        By run id, from `read_rehearsals`.
+
+    Returns
+    -------
+    dict of str to Cost
+        By run id. First come finished runs (of the run itself, else of the same model, data set and loss), then
+        rehearsals (alike), then, on the paper's own data sets, the seconds per iteration that the paper prints for the
+        model on any data set. Runs of which nothing is known are left out.
+    """
+    measured = {}
+    for row in frame.dropna(subset="time_s").to_dict("records"):
+        memory = float(row["peak_memory_mib"]) if row["memory_kind"] == "cuda_allocated" else None
+        measured[row["run"]] = Cost(float(row["time_s"]) * int(row["world_size"]), row["device"], memory)
+    known = printed_times(track) if track.declaration.comparable else {}
+    known |= _spread(rehearsals, "rehearsals", track.runs) | _spread(measured, "finished runs", track.runs)
+    return {run: known[run] for run in track.runs if run in known}
+
+
+def read_rehearsals(folder: Path) -> dict[str, Cost]:
+    """Read what rehearsals at the runs' own size took, for every run that they stand for.
+
+    Raises
+    ------
+    UserError
+        If a file does not hold a rehearsal.
+    """
+    found = {}
+    for path in sorted(folder.glob("*.json")):
+        record = read_rehearsal(path)
+        trained, provenance = record.trained, record.trained.provenance
+        memory = record.highest_memory_mib if trained.memory_kind == "cuda_allocated" else None
+        measured = Cost(trained.time_s * provenance.world_size, provenance.device, memory)
+        for run in record.request.runs:
+            found.setdefault(run, measured)
+        found[record.request.runs[0]] = measured
+    return found
+
+
+def printed_times(track: ResolvedTrack) -> dict[str, Cost]:
+    """Return the seconds per iteration that the paper prints of a run's model, with or without a contrast."""
+    printed: dict[tuple[str, bool], float] = {}
+    for table in track.tables.values():
+        columns = [key for key, column in table.declaration.columns.items() if column.metric == "time_s"]
+        for row, column in product(table.rows.values(), columns):
+            cell = row.declaration.published.get(column)
+            if row.runs and cell is not None and cell.value is not None:
+                run = track.runs[next(iter(row.runs.values()))]
+                printed.setdefault((run.model, run.contrast is not None), cell.value)
+    kinds = {key: (run.model, run.contrast is not None) for key, run in track.runs.items()}
+    return {key: Cost(printed[kind], "the paper") for key, kind in kinds.items() if kind in printed}
+
+
+def _spread(known: Mapping[str, Cost], source: str, runs: Mapping[str, Run]) -> dict[str, Cost]:
+    """Return the cost of runs that are known, and of others the median of the same model, data set and loss."""
+    kinds = {key: (run.dataset, run.model, run.contrast and run.contrast["loss"]) for key, run in runs.items()}
+    alike: dict[tuple, list[Cost]] = {}
+    for key in known.keys() & kinds.keys():
+        alike.setdefault(kinds[key], []).append(known[key])
+    found = {}
+    for key, kind in kinds.items():
+        if kind in alike:
+            costs = [known[key]] if key in known else alike[kind]
+            devices = " or ".join(sorted({cost.source for cost in costs}))
+            time_s = median(cost.time_s for cost in costs)
+            found[key] = Cost(time_s, f"{source} on {devices}", highest_memory(costs))
+    return found
+
+
+def highest_memory(costs: Iterable[Cost]) -> float | None:
+    """Return the most memory of a GPU that any of them took, in MiB; None if none is known."""
+    return max((cost.gpu_memory_mib for cost in costs if cost.gpu_memory_mib is not None), default=None)
+
 
 _MEMORY = "GPU GiB"
-_HEADS = ("table", "runs", "shared", "finished", "stale", "to do", "hours to do", _MEMORY)
 
 
 def plan(track: ResolvedTrack, summary: pd.DataFrame, costs: Mapping[str, Cost]) -> pd.DataFrame:
@@ -45,23 +148,20 @@ def plan(track: ResolvedTrack, summary: pd.DataFrame, costs: Mapping[str, Cost])
     by_run = {row["run"]: row for row in summary.to_dict("records")}
     records = []
     for name, runs in [*of_table.items(), ("all", list(track.runs))]:
-        finished = [run for run in runs if by_run[run]["state"] == "finished"]
-        todo = [run for run in runs if run not in finished]
-        untrained = [run for run in todo if not by_run[run]["trained"]]
-        hours, unknown = total_hours(untrained, track, costs)
+        todo = [run for run in runs if by_run[run]["state"] != "finished"]
         records.append(
             {
                 "table": name,
                 "runs": len(runs),
                 "shared": sum(owners[run] > 1 for run in runs),
-                "finished": len(finished),
+                "finished": len(runs) - len(todo),
                 "stale": sum(by_run[run]["stale"] for run in runs),
                 "to do": len(todo),
-                "hours to do": _hours(hours, unknown, len(untrained)),
+                "hours to do": _hours([run for run in todo if not by_run[run]["trained"]], track, costs),
                 _MEMORY: _memory([costs[run] for run in runs if run in costs], len(runs)),
             }
         )
-    return pd.DataFrame(records, columns=list(_HEADS))
+    return pd.DataFrame(records)
 
 
 def describe(table: pd.DataFrame, track: ResolvedTrack, costs: Mapping[str, Cost]) -> str:
@@ -69,15 +169,7 @@ def describe(table: pd.DataFrame, track: ResolvedTrack, costs: Mapping[str, Cost
     lines = [f"track {track.name}: {track.declaration.title}; seeds {', '.join(map(str, track.declaration.seeds))}", ""]
     memory_known = highest_memory(costs.values()) is not None
     shown = table if memory_known else table.drop(columns=_MEMORY)
-    rows = [list(shown.columns), *[[str(value) for value in row] for row in shown.itertuples(index=False)]]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(shown.columns))]
-    for row in rows:
-        cells = [
-            f"{row[0]:<{widths[0]}}",
-            *(f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True)),
-        ]
-        lines.append("  ".join(cells))
-    lines.append("")
+    lines += [shown.astype(str).set_index("table").rename_axis(index=None, columns="table").to_string(), ""]
     sources = Counter(cost.source for cost in costs.values())
     if sources:
         named = ", ".join(f"{source} ({number} runs)" for source, number in sources.items())
@@ -93,13 +185,12 @@ def describe(table: pd.DataFrame, track: ResolvedTrack, costs: Mapping[str, Cost
     return "\n".join(lines).rstrip()
 
 
-def _hours(hours: float, unknown: int, todo: int) -> str:
-    if todo == 0:
-        return "0"
-    if unknown == todo:
-        return "?"
-    written = f"{hours:.2f}" if hours < 10 else f"{hours:.0f}"
-    return f"{written}{'+' if unknown else ''}"
+def _hours(runs: Sequence[str], track: ResolvedTrack, costs: Mapping[str, Cost]) -> str:
+    known = [run for run in runs if run in costs]
+    if not known:
+        return "?" if runs else "0"
+    hours = sum(track.runs[run].iterations * costs[run].time_s for run in known) / 3600
+    return f"{hours:.{2 if hours < 10 else 0}f}{'+' if len(known) < len(runs) else ''}"
 
 
 def _memory(costs: Sequence[Cost], runs: int) -> str:
@@ -111,17 +202,11 @@ def _memory(costs: Sequence[Cost], runs: int) -> str:
     return f"{size or f'> {max(GPU_SIZES_GIB)}'}{'+' if partly else ''}"
 
 
-def parser() -> argparse.ArgumentParser:
-    """Return the parser of ``python -m analysis.plan``."""
-    found = track_parser("python -m analysis.plan", "Say what would be trained, per table.")
-    found.add_argument("--table", action="append", help="only this table; several times for more")
-    return found
-
-
 @reports_user_errors
 def main(argv: Sequence[str] | None = None) -> None:
     """Print the plan."""
-    args = parser().parse_args(argv)
+    parser = track_parser("python -m analysis.plan", "Say what would be trained, per table.", only_tables=True)
+    args = parser.parse_args(argv)
     track = resolve(args, tables=args.table)
     frame = read_results(track)
     costs = estimate(track, frame, read_rehearsals(args.results / track.name / "rehearsals"))

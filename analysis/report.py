@@ -1,61 +1,30 @@
-"""Pages of the report: ``python -m analysis.report --track TRACK --page NAME ...`` writes one HTML file per table."""
+"""Pages of the report: ``python -m analysis.report --track TRACK --page NAME ...`` writes one HTML file per table.
 
+Every measured number leads to the runs behind it: their commands, config, log and provenance.
+"""
+
+import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import pandas as pd
-
-from analysis.claims_page import read_claims, render_claims
-from analysis.command import read_for_comparison, resolve, track_parser
-from analysis.external import load_external
-from analysis.figures.declaration import title_of
-from analysis.figures.embedding import TABLE as EMBEDDING
-from analysis.figures.embedding import describe, labels_of, read_numbers
-from analysis.figures.embedding_table import column_heads, render_rows
-from analysis.latex_text import to_plain
-from analysis.measure import Measurements
-from analysis.measured import print_measured
-from analysis.pages import Page, PageCell, PageRow, render, table_page
-from analysis.printed import Head
-from analysis.run_details import RunDetails, describe_run
-from pne.declaration.resolved import ResolvedTable, ResolvedTrack
+from analysis.figures import title_of
+from analysis.results import read_for_comparison, resolve, track_parser
+from analysis.tables import EMBEDDING
+from analysis.tables.cells import CellKind
+from analysis.tables.embedding import print_embedding, read_numbers
+from analysis.tables.layout import PrintedTable, Record, print_measured, template
+from analysis.tables.values import collect_values, load_external
 from pne.errors import UserError, reports_user_errors
 from pne.files import write_text
+from pne.results import EVALUATIONS, EvaluationResult, TrainResult, read_result
+from pne.spec import ResolvedTrack, Run
+from pne.spec.run import CONFIG_FILE, SPEC_FILE
 
 CLAIMS = "claims"
-
-
-def runs_by_row(table: ResolvedTable, track: ResolvedTrack) -> dict[str, list[RunDetails]]:
-    """Describe the runs of every row."""
-    return {key: [describe_run(track.runs[run]) for run in row.runs.values()] for key, row in table.rows.items()}
-
-
-def embedding_page(table: ResolvedTable, track: ResolvedTrack, numbers: pd.DataFrame) -> Page:
-    """Make the page of table embedding from its numbers."""
-    labels = labels_of(table)
-    caption, notes = describe(table, track, numbers)
-    keys = {to_plain(label): key for key, label in labels.items()}
-    blocks = []
-    for title, lines in render_rows(numbers, labels, latex=False):
-        block = [[PageCell(title, span=len(column_heads()) + 1)]]
-        for label, *cells in lines:
-            texts = []
-            for cell in cells:
-                value, _, interval = cell.replace("**", "").partition(" ")
-                row = keys[label] if cell else ""
-                texts.append(PageCell(value, interval, "measured", bold="**" in cell, row=row))
-            block.append([PageCell(label), *texts])
-        blocks.append(block)
-    details = runs_by_row(table, track)
-    return Page(
-        title=title_of(table),
-        caption=to_plain(caption),
-        head=[[Head(""), *map(Head, column_heads())]],
-        blocks=blocks,
-        notes=[("", to_plain(note)) for note in notes],
-        rows=[PageRow(key, to_plain(label), details[key]) for key, label in labels.items()],
-    )
+LOG_LINES = 40
 
 
 def write_page(name: str, track: ResolvedTrack, results: Path, experiments: Path) -> str:
@@ -66,18 +35,153 @@ def write_page(name: str, track: ResolvedTrack, results: Path, experiments: Path
     UserError
         If the track offers no such table, or what the page shows has not been made.
     """
+    folder = results / track.name
     if name == CLAIMS:
-        return render_claims(read_claims(results / track.name / "claims" / "claims.json"), track)
+        return render_claims(read_claims(folder / "claims" / "claims.json"), track)
     table = track.tables.get(name)
     if table is None or not table.available:
         offered = [key for key, table in track.tables.items() if table.available]
         raise UserError(f"track {track.name}: no table {name!r}; allowed: {', '.join([*offered, CLAIMS])}")
     if name == EMBEDDING:
-        return render(embedding_page(table, track, read_numbers(track)))
-    scores = load_external(experiments / "external.yaml")
-    track, frame = read_for_comparison(track)
-    printed = print_measured(table, track, Measurements(frame), scores)
-    return render(table_page(title_of(table), printed, runs_by_row(table, track)))
+        printed = print_embedding(table, track, read_numbers(folder / "tables" / f"{EMBEDDING}.csv"))
+    else:
+        track, frame = read_for_comparison(track)
+        printed = print_measured(
+            table, track, collect_values(track, frame, load_external(experiments / "external.yaml"))
+        )
+    return table_page(title_of(table), printed, track)
+
+
+def table_page(title: str, table: PrintedTable, track: ResolvedTrack) -> str:
+    """Write a printed table, and below it the runs of every row, as HTML that needs no other file."""
+    runs = {record.key: [describe_run(track.runs[run]) for run in record.runs] for record in table.records}
+    leading = (CellKind.MEASURED, CellKind.MISSING)
+    links = {
+        id(cell): record.key
+        for record in table.records
+        for cell in record.cells.values()
+        if cell.kind in leading and record.runs
+    }
+    names = {record.key: name_of(record) for record in table.records}
+    return template("page.html").render(title=title, table=table, runs=runs, names=names, links=links, id=id)
+
+
+def name_of(record: Record) -> str:
+    """Label and settings of a row: what tells it apart from the others; LaTeX text."""
+    cells = [cell for side, cell in record.cells.items() if not side.side and cell.kind is CellKind.SETTING]
+    return " · ".join([record.row.label, *filter(None, (cell.text for cell in cells))])
+
+
+@dataclass(frozen=True)
+class RunDetails:
+    """What a page shows of one run.
+
+    Attributes
+    ----------
+    run : Run
+    commands : list of str
+        What trains and evaluates it, from the root of the checkout.
+    train : TrainResult or None
+    evaluations : dict of str to EvaluationResult
+    files : list of (str, str)
+        Title and text: spec, config, end of the log.
+    problems : list of str
+        Why results are missing.
+    """
+
+    run: Run
+    commands: list[str]
+    train: TrainResult | None
+    evaluations: dict[str, EvaluationResult]
+    files: list[tuple[str, str]]
+    problems: list[str]
+
+
+def describe_run(run: Run) -> RunDetails:
+    """Collect what the folder of a run holds; what is missing is left out and named."""
+    spec = run.directory / SPEC_FILE
+    commands = [f"python -m pne.train {spec}"]
+    commands += [
+        f"python -m pne.evaluate --evaluation {name} {spec}" for name in run.evaluations if name != EVALUATIONS[0]
+    ]
+    results: dict[str, Any] = {}
+    problems = []
+    for name in ("train", *run.evaluations):
+        try:
+            kind = TrainResult if name == "train" else EvaluationResult
+            results[name] = read_result(run.directory / f"{name}.json", kind)
+        except UserError as error:
+            problems.append(str(error))
+    log = _read(run.directory / "log").splitlines()
+    files = [(name, _read(run.directory / name)) for name in (SPEC_FILE, CONFIG_FILE)]
+    files.append((f"log (last {LOG_LINES} lines)", "\n".join(log[-LOG_LINES:])))
+    shown = [(title, text) for title, text in files if text]
+    return RunDetails(run, commands, results.pop("train", None), results, shown, problems)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
+
+
+def read_claims(path: Path) -> dict[str, Any]:
+    """Read the verdicts that ``python -m analysis.claims`` has written.
+
+    Raises
+    ------
+    UserError
+        If they have not been made, or an earlier version of this project made them.
+    """
+    mend = "`snakemake claims` makes them"
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError) as error:
+        raise UserError(f"{path}: no claims ({error}); {mend}") from None
+    missing = [key for key in ("about", "explanations", "remarks", "claims") if key not in content]
+    if missing:
+        raise UserError(f"{path}: no {', '.join(missing)}: written by another version of this project; {mend} anew")
+    return content
+
+
+def render_claims(content: Mapping[str, Any], track: ResolvedTrack) -> str:
+    """Write the page as HTML that needs no other file.
+
+    Parameters
+    ----------
+    content : mapping
+        From `read_claims`.
+    track : ResolvedTrack
+        Names the runs behind each cell; those with a folder are described once each.
+    """
+    runs: dict[str, RunDetails] = {}
+    for claim in content["claims"].values():
+        for check in claim["checks"]:
+            for _, anchor, run in _runs_of(check, track):
+                if anchor not in runs:
+                    runs[anchor] = describe_run(track.runs[run])
+
+    def links_of(check: Mapping[str, Any]) -> list[tuple[str, str]]:
+        return [(text, anchor) for text, anchor, _ in _runs_of(check, track)]
+
+    def remarks_of(claim: Mapping[str, Any]) -> list[str]:
+        return list(dict.fromkeys(check["remarks"] for check in claim["checks"] if check["remarks"]))
+
+    return template("claims.html").render(content=content, runs=runs, links_of=links_of, remarks_of=remarks_of)
+
+
+def _runs_of(check: Mapping[str, Any], track: ResolvedTrack) -> list[tuple[str, str, str]]:
+    """Return text and anchor of the link, and the run, of everything that a check is computed from."""
+    found = []
+    for cell in check["cells"]:
+        table = track.tables.get(cell["table"])
+        row = table.rows.get(cell["row"]) if table is not None and table.available else None
+        for seed, run in (row.runs if row is not None else {}).items():
+            if track.runs[run].directory.exists():
+                text = cell["row"] if len(row.runs) == 1 else f"{cell['row']} seed {seed}"
+                found.append((text, f"run-{run}", run))
+    return found
 
 
 @reports_user_errors

@@ -1,55 +1,90 @@
-"""Every result of a track as one data frame, one row per run and evaluation."""
+"""A track and its results, as all commands of the analysis read them: one frame, a row per run and evaluation."""
 
+import argparse
+import json
+import os
+import socket
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Literal
 
 import pandas as pd
 
-from analysis.progress import Progress, read_progress
 from pne.errors import UserError
-from pne.results import EvaluationResult, TrainResult, read_result
-from pne.spec import Run
+from pne.results import EvaluationResult, Result, TrainResult, confusion_path, read_result
+from pne.spec import ResolvedTrack, Run, load_track
 
 COLUMNS = (
-    "run",
-    "dataset",
-    "dataset_title",
-    "model",
-    "loss",
-    "seed",
-    "evaluation",
-    "state",
-    "error",
-    "iteration",
-    "eta_s",
-    "miou",
-    "aacc",
-    "class_iou",
-    "images",
-    "time_s",
-    "peak_memory_mib",
-    "memory_kind",
-    "weight_std",
-    "healthy",
-    "active_fraction",
-    "stale",
-    "mixed_code",
-    "outdated",
-    "dataset_complete",
-    "dataset_fingerprint",
-    "bfloat16",
-    "precision",
-    "world_size",
-    "micro_batch",
-    "device",
-    "git_commit",
-    "ended",
-    "confusion",
+    *("run", "dataset", "dataset_title", "model", "loss", "seed", "evaluation", "state", "error", "iteration", "eta_s"),
+    *("miou", "aacc", "class_iou", "images", "time_s", "peak_memory_mib", "memory_kind", "weight_std", "healthy"),
+    *("active_fraction", "stale", "mixed_code", "outdated", "dataset_complete", "dataset_fingerprint", "bfloat16"),
+    *("precision", "world_size", "micro_batch", "device", "git_commit", "ended", "confusion"),
 )
-Result = TypeVar("Result", TrainResult, EvaluationResult)
+State = Literal["finished", "running", "stopped", "failed", "missing"]
+
+# On another host, a training that has not reported for this long (or 100 iterations) counts as stopped.
+SILENCE_S = 900.0
+_TAIL_BYTES = 64 * 1024
 
 
-def collect_runs(runs: Iterable[Run], code_sha256: str | None = None) -> pd.DataFrame:
+def track_parser(prog: str, description: str, *, only_tables: bool = False) -> argparse.ArgumentParser:
+    """Return a parser with the options that say which track is meant, where its files are, and which tables of it."""
+    parser = argparse.ArgumentParser(prog=prog, description=description)
+    parser.add_argument("--track", default="quick", help="name of experiments/tracks/<track>.yaml (default: quick)")
+    parser.add_argument("--experiments", type=Path, default=Path("experiments"), help="folder of the declarations")
+    parser.add_argument("--results", type=Path, default=Path("results"), help="folder of the results")
+    parser.add_argument("--data-root", type=Path, default=None, help="folder of the data sets")
+    parser.add_argument("--weights-dir", type=Path, default=None, help="folder of the ImageNet weights")
+    parser.add_argument("--seeds", type=_integers, nargs="+", default=None, help="such as 0,1,2 (default: the track's)")
+    parser.add_argument("--iterations", type=int, default=None, help="of runs that were shortened for a try")
+    if only_tables:
+        parser.add_argument("--table", action="append", help="only this table; several times for more (default: all)")
+    return parser
+
+
+def resolve(args: argparse.Namespace, **changes: Any) -> ResolvedTrack:
+    """Resolve the track that the arguments name; shortened runs are comparable with nothing published."""
+    track = load_track(
+        args.track,
+        experiments=args.experiments,
+        results=args.results,
+        data_root=args.data_root,
+        weights_dir=args.weights_dir,
+        seeds=None if args.seeds is None else [seed for part in args.seeds for seed in part],
+        iterations=args.iterations,
+        **changes,
+    )
+    return track if args.iterations is None else _incomparable(track)
+
+
+def read_results(track: ResolvedTrack) -> pd.DataFrame:
+    """Read the results of all runs of a track, marking those of other training code than today's as stale."""
+    from pne.engine.provenance import code_sha256
+
+    return collect_runs(track.runs.values(), code_sha256())
+
+
+def read_for_comparison(track: ResolvedTrack) -> tuple[ResolvedTrack, pd.DataFrame]:
+    """Read the results of a track; trained on a part of a data set, it is comparable with nothing published."""
+    frame = read_results(track)
+    partial = any(complete is False for complete in frame["dataset_complete"])
+    return (_incomparable(track) if partial else track), frame
+
+
+def _incomparable(track: ResolvedTrack) -> ResolvedTrack:
+    return replace(track, declaration=track.declaration.model_copy(update={"comparable": False}))
+
+
+def _integers(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected integers separated by commas, got {text!r}") from None
+
+
+def collect_runs(runs: Iterable[Run], code_sha256: str | None = None, now: datetime | None = None) -> pd.DataFrame:
     """Read all results of the given runs.
 
     Parameters
@@ -57,6 +92,8 @@ def collect_runs(runs: Iterable[Run], code_sha256: str | None = None) -> pd.Data
     runs : iterable of Run
     code_sha256 : str, optional
         Hash of today's training code; results of other code are stale. None: nothing is called stale.
+    now : datetime, optional
+        Aware; default: the current time.
 
     Returns
     -------
@@ -70,74 +107,40 @@ def collect_runs(runs: Iterable[Run], code_sha256: str | None = None) -> pd.Data
         evaluation belongs to other weights than the training result. A result file that cannot be read counts as
         failed, with the reason in ``error``.
     """
-    records = [record for run in runs for record in _records(run, code_sha256)]
+    records = []
+    for run in runs:
+        train, train_error = _read(run, "train.json", TrainResult)
+        names = ("run", "dataset", "dataset_title", "model", "seed", "precision")
+        common: dict[str, Any] = {name: getattr(run, name) for name in names}
+        common["loss"] = None if run.contrast is None else run.contrast["loss"]
+        common |= {} if train is None else _of_training(train, code_sha256)
+        for name in run.evaluations:
+            result, error = _read(run, f"{name}.json", EvaluationResult)
+            record = common | {"evaluation": name}
+            if result is not None and train is not None:
+                record |= result.model_dump(include={"miou", "aacc", "class_iou", "images", "bfloat16"})
+                record |= {"state": "finished", "outdated": result.weights_sha256 != train.weights_sha256}
+                record["confusion"] = confusion_path(run.directory, name)
+            elif damage := train_error or error:
+                record |= {"state": "failed", "error": damage}
+            else:
+                record |= vars(read_progress(run, None if train is None else name, now))
+            records.append(record)
     return pd.DataFrame(records, columns=list(COLUMNS))
 
 
-def _records(run: Run, code_sha256: str | None) -> list[dict[str, Any]]:
-    train, train_error = _read(run, "train.json", TrainResult)
-    evaluations = {name: _read(run, f"{name}.json", EvaluationResult) for name in run.evaluations}
-    common: dict[str, Any] = {
-        "run": run.run,
-        "dataset": run.dataset,
-        "dataset_title": run.dataset_title,
-        "model": run.model,
-        "loss": None if run.contrast is None else run.contrast["loss"],
-        "seed": run.seed,
-        "precision": run.precision,
-    }
-    if train is not None:
-        common |= _of_training(train, code_sha256)
-    records = []
-    for name, (result, error) in evaluations.items():
-        record = common | {"evaluation": name}
-        if result is not None and train is not None:
-            record |= {
-                "state": "finished",
-                "miou": result.miou,
-                "aacc": result.aacc,
-                "class_iou": result.class_iou,
-                "images": result.images,
-                "bfloat16": result.bfloat16,
-                "outdated": result.weights_sha256 != train.weights_sha256,
-                "confusion": run.directory / f"{name}.confusion.npz",
-            }
-        else:
-            unfinished = read_progress(run, None if train is None else name)
-            record |= _of_unfinished(unfinished, train_error or error)
-        records.append(record)
-    return records
-
-
 def _of_training(train: TrainResult, code_sha256: str | None) -> dict[str, Any]:
-    provenance, contrast = train.provenance, train.contrast
+    contrast = train.contrast
+    found = train.model_dump(include={"time_s", "peak_memory_mib", "memory_kind", "dataset_complete"})
+    about = {"dataset_fingerprint", "world_size", "micro_batch", "device", "git_commit", "ended"}
     return {
-        "time_s": train.time_s,
-        "peak_memory_mib": train.peak_memory_mib,
-        "memory_kind": train.memory_kind,
+        **found,
+        **train.provenance.model_dump(include=about),
         "weight_std": None if contrast is None else contrast.final_statistics.get("weight_std"),
         "healthy": None if contrast is None else contrast.healthy,
         "active_fraction": None if contrast is None else contrast.active_fraction,
         "stale": code_sha256 is not None and not train.is_from(code_sha256),
         "mixed_code": bool(train.earlier_code_sha256),
-        "dataset_complete": train.dataset_complete,
-        "dataset_fingerprint": provenance.dataset_fingerprint,
-        "world_size": provenance.world_size,
-        "micro_batch": provenance.micro_batch,
-        "device": provenance.device,
-        "git_commit": provenance.git_commit,
-        "ended": provenance.ended,
-    }
-
-
-def _of_unfinished(progress: Progress, error: str | None) -> dict[str, Any]:
-    if error is not None:
-        return {"state": "failed", "error": error}
-    return {
-        "state": progress.state,
-        "error": progress.error,
-        "iteration": progress.iteration,
-        "eta_s": progress.eta_s,
     }
 
 
@@ -153,3 +156,115 @@ def _read(run: Run, name: str, kind: type[Result]) -> tuple[Result | None, str |
     if result.run != run.run:
         return None, f"{path}: holds a result of run {result.run}; delete it and run the workflow again"
     return result, None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """State of a run that has no complete result.
+
+    Attributes
+    ----------
+    state : str
+        running; stopped (interrupted or killed, resumes when asked for); failed; missing (never begun).
+    iteration, total : int or None
+    eta_s : float or None
+        Seconds until the last iteration, of runs that train now.
+    error : str or None
+        Last error line of a failed run; it belongs to `iteration`, or came after it.
+    """
+
+    state: State
+    iteration: int | None = None
+    total: int | None = None
+    eta_s: float | None = None
+    error: str | None = None
+
+
+def read_progress(run: Run, evaluation: str | None = None, now: datetime | None = None) -> Progress:
+    """Read the state of an unfinished run, or of an evaluation of a trained one.
+
+    Parameters
+    ----------
+    run : Run
+    evaluation : str, optional
+        An evaluation that follows training as a command of its own.
+    now : datetime, optional
+        Aware; default: the current time.
+    """
+    now = now or datetime.now(timezone.utc)
+    prefix = "" if evaluation is None else f"{evaluation}."
+    file, log = run.work_directory / f"{prefix}progress.json", run.directory / f"{prefix}log"
+    trained = run.directory / "train.json"
+    if evaluation is not None and all(_is_older(path, trained) for path in (file, log)):
+        return Progress("missing")  # what went before was of an earlier training
+    report = _report(file)
+    if report is None:
+        error = last_error(log)
+        return Progress("failed", error=error) if error else Progress("missing")
+    iteration, total = report.get("iteration"), report.get("iterations", run.iterations)
+    if report.get("state") == "failed":
+        error = report.get("error") or last_error(log) or f"no error line; see {log}"
+        return Progress("failed", iteration, total, error=str(error).strip())
+    if report.get("state") in ("running", "evaluating") and _is_alive(report, now):
+        eta_s = report.get("eta_s")
+        spent_s = _age_s(report, now) or 0.0
+        return Progress("running", iteration, total, eta_s=None if eta_s is None else max(0.0, eta_s - spent_s))
+    if evaluation is not None and report.get("state") == "finished":  # its result has been removed since
+        return Progress("missing")
+    return Progress("stopped", iteration, total)
+
+
+def _is_older(path: Path, other: Path) -> bool:
+    try:
+        return path.stat().st_mtime_ns < other.stat().st_mtime_ns
+    except FileNotFoundError:
+        return not path.exists()
+
+
+def last_error(log: Path) -> str | None:
+    """Return the last line of a log that names an error, or None."""
+    try:
+        with log.open("rb") as stream:
+            stream.seek(0, 2)
+            stream.seek(max(0, stream.tell() - _TAIL_BYTES))
+            lines = stream.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return None
+    for line in reversed(lines):
+        head = line.strip().split(" ", 1)[0]
+        if head.lower() == "error:" or (head.endswith(":") and head.rstrip(":").endswith(("Error", "Exception"))):
+            return line.strip().removeprefix("error: ")
+    return None
+
+
+def _report(path: Path) -> dict[str, Any] | None:
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return report if isinstance(report, dict) else None
+
+
+def _is_alive(report: dict[str, Any], now: datetime) -> bool:
+    """Ask for the process where it runs on this host; elsewhere a report that is not too old has to do."""
+    pid = report.get("pid")
+    if report.get("host") == socket.gethostname() and isinstance(pid, int):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            pass
+        return True
+    age_s = _age_s(report, now)
+    return age_s is not None and age_s <= max(SILENCE_S, 100 * (report.get("time_s") or 0))
+
+
+def _age_s(report: dict[str, Any], now: datetime) -> float | None:
+    try:
+        updated = datetime.fromisoformat(str(report["updated"]).replace("Z", "+00:00"))
+    except (KeyError, ValueError):
+        return None
+    if updated.tzinfo is None:
+        updated = updated.replace(tzinfo=timezone.utc)
+    return (now - updated).total_seconds()

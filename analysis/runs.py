@@ -1,12 +1,11 @@
 """List the runs of a track with the tables and rows that use them; reads declarations alone."""
 
-import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from analysis.command import resolve, track_parser
+from analysis.results import resolve, track_parser
 from pne.errors import reports_user_errors
-from pne.resolve import ResolvedTrack
+from pne.spec import ResolvedTrack
 
 
 def uses(track: ResolvedTrack) -> dict[str, list[str]]:
@@ -19,24 +18,14 @@ def uses(track: ResolvedTrack) -> dict[str, list[str]]:
     return found
 
 
-def list_runs(places: Mapping[str, Sequence[str]]) -> str:
-    """Write one line per run: its id, then its places."""
-    width = max(map(len, places), default=0)
-    return "\n".join(f"{run:<{width}}  {' '.join(where)}" for run, where in places.items())
-
-
-def parser() -> argparse.ArgumentParser:
-    """Return the parser of ``python -m analysis.runs``."""
-    found = track_parser("python -m analysis.runs", "List run ids with table and row.")
-    found.add_argument("--table", action="append", help="only runs of this table; several times for more")
-    return found
-
-
 @reports_user_errors
 def main(argv: Sequence[str] | None = None) -> None:
-    """Print the list."""
-    args = parser().parse_args(argv)
-    print(list_runs(uses(resolve(args, tables=args.table))))
+    """Print one line per run: its id, then its places."""
+    parser = track_parser("python -m analysis.runs", "List run ids with table and row.", only_tables=True)
+    args = parser.parse_args(argv)
+    places = uses(resolve(args, tables=args.table))
+    width = max(map(len, places), default=0)
+    print("\n".join(f"{run:<{width}}  {' '.join(where)}" for run, where in places.items()))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """How sure a difference of mIoU is: a paired bootstrap over test images and, with several seeds, over seeds."""
 
-import zipfile
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -10,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import norm, t
 
+from pne.counts import class_iou, mean_of_known, read_confusion
 from pne.errors import UserError
 
 RESAMPLES = 2000
@@ -51,28 +50,8 @@ def read_counts(path: Path) -> ImageCounts:
     UserError
         If the file is missing or damaged.
     """
-    try:
-        with np.load(path, allow_pickle=False) as data:
-            images, classes, _ = (int(size) for size in data["shape"])
-            image, true, predicted, count = (
-                data[key].astype(np.int64) for key in ("image", "true", "predicted", "count")
-            )
-            names = tuple(data["names"].tolist())
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise UserError(f"{path}: no readable confusion counts ({error}); run the evaluation again") from error
-    if len(names) != images:
-        raise UserError(f"{path}: {len(names)} names for {images} images; run the evaluation again")
-
-    def per_class(of: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        flat = np.bincount(image * classes + of, weights=weights, minlength=images * classes)
-        return flat.reshape(images, classes).astype(np.int64)
-
-    return ImageCounts(
-        hits=per_class(true, count * (true == predicted)),
-        labelled=per_class(true, count),
-        predicted=per_class(predicted, count),
-        names=names,
-    )
+    confusion = read_confusion(path)
+    return ImageCounts(*confusion.per_class(), names=confusion.names)
 
 
 def miou(counts: ImageCounts, weights: np.ndarray | None = None) -> np.ndarray:
@@ -94,11 +73,8 @@ def miou(counts: ImageCounts, weights: np.ndarray | None = None) -> np.ndarray:
     if weights is None:
         weights = np.ones((1, len(counts.names)))
     weights = weights.astype(np.float64)
-    hits = weights @ counts.hits.astype(np.float64)
-    union = weights @ (counts.labelled + counts.predicted - counts.hits).astype(np.float64)
-    occurs = union > 0
-    iou = np.divide(hits, union, out=np.zeros_like(hits), where=occurs)
-    return 100 * iou.sum(1) / np.maximum(occurs.sum(1), 1)
+    iou = class_iou(weights @ counts.hits, weights @ counts.labelled, weights @ counts.predicted)
+    return np.nan_to_num(mean_of_known(iou))
 
 
 def draw_images(images: int, resamples: int, generator: np.random.Generator) -> np.ndarray:
@@ -175,37 +151,13 @@ def resample_seeds(
     return widen(*(quantity(list(part.mean(2).T)) for part in (values, over_drawn)), seeds)
 
 
-def resample_miou(runs: Sequence[Sequence[ImageCounts]], weights: np.ndarray) -> np.ndarray:
-    """Compute the mIoU of several settings on the same resampled images.
-
-    Parameters
-    ----------
-    runs : sequence of sequence of ImageCounts
-        For each of G settings its S seeds, in the same order.
-    weights : numpy.ndarray, shape (R, I)
-        See `draw_images`.
-
-    Returns
-    -------
-    numpy.ndarray, shape (R, G, S), float64
-        Percent.
-
-    Raises
-    ------
-    UserError
-        If the settings were not evaluated on the same images, or have different numbers of seeds.
-    """
-    common_images(runs)
-    return np.stack([np.stack([miou(counts, weights) for counts in group], 1) for group in runs], 1)
-
-
 def common_images(runs: Sequence[Sequence[ImageCounts]]) -> int:
     """Return the number of images that all settings and seeds were evaluated on.
 
     Raises
     ------
     UserError
-        As `resample_miou`.
+        If the settings were not evaluated on the same images, or have different numbers of seeds.
     """
     seeds = {len(group) for group in runs}
     names = {counts.names for group in runs for counts in group}
@@ -220,31 +172,3 @@ def interval(estimate: float, resampled: np.ndarray, level: float = LEVEL) -> In
     """Return the percentile interval of a resampled quantity around its estimate."""
     low, high = np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2])
     return Interval(float(estimate), float(low), float(high))
-
-
-def paired_difference(
-    run: Sequence[ImageCounts],
-    baseline: Sequence[ImageCounts],
-    seed: int = 0,
-    resamples: int = RESAMPLES,
-    level: float = LEVEL,
-) -> Interval:
-    """Estimate the mIoU of a setting minus its baseline's, in percentage points, with its interval.
-
-    Parameters
-    ----------
-    run, baseline : sequence of ImageCounts
-        One per seed, in the same order.
-    seed : int
-        Of the bootstrap.
-
-    Raises
-    ------
-    UserError
-        As `resample_miou`.
-    """
-    of_images, of_seeds = streams(seed)
-    weights = draw_images(common_images([run, baseline]), resamples, of_images)
-    resampled = resample_seeds(resample_miou([run, baseline], weights), lambda means: means[0] - means[1], of_seeds)
-    estimate = np.mean([float(miou(a)[0] - miou(b)[0]) for a, b in zip(run, baseline, strict=True)])
-    return interval(float(estimate), resampled, level)

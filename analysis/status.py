@@ -1,20 +1,24 @@
 """Say what is finished, running, failed and waiting; safe while a workflow runs, as nothing is written or locked."""
 
-import argparse
 import sys
 from collections.abc import Sequence
 
 import pandas as pd
 
-from analysis.command import read_results, resolve, track_parser
+from analysis.results import read_results, resolve, track_parser
+from pne.console import duration
 from pne.errors import reports_user_errors
 
-_TITLES = {
-    "running": "running",
-    "failed": "failed",
-    "stopped": "stopped before their end (they continue when asked for again)",
-    "unevaluated": "trained, with an evaluation still to do",
+# How each state is counted, in this order, and what stands above the list of its runs.
+_STATES = {
+    "finished": ("finished", None),
+    "unevaluated": ("trained, not fully evaluated", "trained, with an evaluation still to do"),
+    "running": ("running", "running"),
+    "stopped": ("stopped", "stopped before their end (they continue when asked for again)"),
+    "failed": ("failed", "failed"),
+    "missing": ("not begun", None),
 }
+_LISTED = ("running", "failed", "stopped", "unevaluated")
 
 
 def summarise(frame: pd.DataFrame) -> pd.DataFrame:
@@ -35,25 +39,19 @@ def summarise(frame: pd.DataFrame) -> pd.DataFrame:
     records = []
     for run, group in frame.groupby("run", sort=False):
         states = set(group["state"])
-        trained = group["time_s"].notna().any()
-        if states == {"finished"}:
-            state = "finished"
-        elif "failed" in states:
+        trained = bool(group["time_s"].notna().any())
+        if "failed" in states:
             state = "failed"
         elif trained:
-            state = "unevaluated"
+            state = "finished" if states == {"finished"} else "unevaluated"
         else:
             state = group["state"].iloc[0]
         first = group[group["state"] == state].iloc[0] if state in states else group.iloc[0]
         waiting = group.loc[group["state"] != "finished", ["evaluation", "state"]].itertuples(index=False)
         records.append(
             {
-                "run": run,
-                "state": state,
-                "trained": bool(trained),
-                "iteration": first["iteration"],
-                "eta_s": first["eta_s"],
-                "error": first["error"],
+                **{"run": run, "state": state, "trained": trained},
+                **first[["iteration", "eta_s", "error"]],
                 "stale": bool((group["stale"] == True).any()),  # noqa: E712 - the column holds None too
                 "waiting": ", ".join(f"{name} (running)" if now == "running" else name for name, now in waiting),
             }
@@ -65,66 +63,33 @@ def summarise(frame: pd.DataFrame) -> pd.DataFrame:
 def describe(summary: pd.DataFrame, iterations: dict[str, int]) -> str:
     """Write counts first, then a line per run that is running, stopped, failed or not fully evaluated."""
     counts = summary["state"].value_counts()
-    total = len(summary)
-    shares = [
-        f"{counts[state]} {word}"
-        for state, word in (
-            ("finished", "finished"),
-            ("unevaluated", "trained, not fully evaluated"),
-            ("running", "running"),
-            ("stopped", "stopped"),
-            ("failed", "failed"),
-            ("missing", "not begun"),
-        )
-        if counts.get(state, 0)
-    ]
+    shares = [f"{counts[state]} {word}" for state, (word, _) in _STATES.items() if state in counts]
     stale = int(summary["stale"].sum())
-    lines = [f"{total} runs: {', '.join(shares) or 'none'}" + (f"; {stale} stale" if stale else "")]
-    for state, title in _TITLES.items():
-        members = summary[summary["state"] == state]
-        if members.empty:
-            continue
-        lines += ["", f"{title}:"]
-        lines += [f"  {row['run']}  {_detail(row, iterations)}".rstrip() for row in members.to_dict("records")]
+    lines = [f"{len(summary)} runs: {', '.join(shares) or 'none'}" + (f"; {stale} stale" if stale else "")]
+    for state in _LISTED:
+        members = summary[summary["state"] == state].to_dict("records")
+        if members:
+            lines += ["", f"{_STATES[state][1]}:"]
+            lines += [f"  {row['run']}  {_detail(row, iterations[row['run']])}".rstrip() for row in members]
     return "\n".join(lines)
 
 
-def duration(seconds: float) -> str:
-    """Write a time span for people: 42 s, 3 min 20 s, 5 h 10 min, 3 d 4 h.
-
-    >>> [duration(s) for s in (42, 200, 18600, 273600)]
-    ['42 s', '3 min 20 s', '5 h 10 min', '3 d 4 h']
-    """
-    seconds = round(seconds)
-    for unit, size, smaller, small_size in (("d", 86400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1)):
-        if seconds >= size:
-            return f"{seconds // size} {unit} {seconds % size // small_size} {smaller}"
-    return f"{seconds} s"
-
-
-def _detail(row: dict, iterations: dict[str, int]) -> str:
-    total = iterations[row["run"]]
+def _detail(row: dict, total: int) -> str:
     at = "" if pd.isna(row["iteration"]) else f"iteration {int(row['iteration'])} of {total}"
-    if row["trained"] and row["state"] == "failed":
-        return f"trained, but not {row['waiting']}: {row['error']}"
-    if row["state"] == "running":
-        return at + ("" if pd.isna(row["eta_s"]) else f", {duration(row['eta_s'])} left")
     if row["state"] == "failed":
-        return " ".join(part for part in (f"{at}:" if at else "", str(row["error"])) if part)
+        where = f"trained, but not {row['waiting']}" if row["trained"] else at
+        return f"{where}: {row['error']}" if where else str(row["error"])
+    if row["state"] == "running" and not pd.isna(row["eta_s"]):
+        return f"{at}, {duration(row['eta_s'])} left"
     return row["waiting"] if row["state"] == "unevaluated" else at
-
-
-def parser() -> argparse.ArgumentParser:
-    """Return the parser of ``python -m analysis.status``."""
-    found = track_parser("python -m analysis.status", "Say what is finished, running, failed and waiting.")
-    found.add_argument("--table", action="append", help="only runs of this table; several times for more")
-    return found
 
 
 @reports_user_errors
 def main(argv: Sequence[str] | None = None) -> None:
     """Print the status."""
-    args = parser().parse_args(argv)
+    description = "Say what is finished, running, failed and waiting."
+    parser = track_parser("python -m analysis.status", description, only_tables=True)
+    args = parser.parse_args(argv)
     track = resolve(args, tables=args.table)
     iterations = {run: spec.iterations for run, spec in track.runs.items()}
     print(f"track {track.name}: {track.declaration.title}")

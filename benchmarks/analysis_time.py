@@ -14,12 +14,13 @@ from pathlib import Path
 
 import numpy as np
 
-from analysis import claims, plan, status, tables
-from pne.engine.code import code_sha256
+from analysis import plan, status
+from analysis.claims import __main__ as claims
+from analysis.tables import __main__ as tables
+from pne.engine.provenance import code_sha256
 from pne.files import written_aside
-from pne.resolve import load_track
 from pne.results import ContrastSummary, EvaluationResult, Provenance, TrainResult, write_result
-from pne.spec import Run
+from pne.spec import Run, load_track
 
 
 def make_up_results(
@@ -135,7 +136,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             start = time.perf_counter()
             if command.main(options):
                 raise SystemExit(f"{command.__name__} failed")
-            lines.append(f"{command.__name__}: {time.perf_counter() - start:.1f} s")
+            lines.append(f"{command.__name__.removesuffix('.__main__')}: {time.perf_counter() - start:.1f} s")
     print("\n".join(lines))
 
 

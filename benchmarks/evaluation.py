@@ -23,15 +23,15 @@ from mmseg.registry import DATASETS
 from torch import nn
 from torch.utils.data import DataLoader, Subset
 
-from pne.engine.clock import peak_memory_mib, reset_peak_memory
-from pne.engine.confusion import count_pixels, scores
-from pne.engine.data import image_loader
+from pne.counts import scores
+from pne.engine.evaluation import count_pixels
 from pne.engine.inference import SCALES, Prediction, Views, predict_multi_scale_flip
-from pne.engine.preparation import prepare
+from pne.engine.loaders import image_loader
 from pne.engine.processes import choose_device
 from pne.engine.provenance import device_name, versions
 from pne.engine.publication import verified_weights
-from pne.engine.registration import register
+from pne.engine.record import peak_memory_mib, reset_peak_memory
+from pne.engine.runner import prepare, register
 from pne.engine.weights import build_plain, load_final
 from pne.spec import read_config, read_spec
 

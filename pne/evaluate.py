@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pne.engine.command import carry_out
-from pne.engine.interruption import StopRequest
+from pne.engine.command import StopRequest, carry_out
 from pne.errors import reports_user_errors
 from pne.results import EVALUATIONS
 
@@ -36,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
 
     def evaluate(path: Path, processes: "Processes", request: StopRequest) -> None:
-        from pne.engine.reevaluation import evaluate_spec
+        from pne.engine.evaluation import evaluate_spec
 
         evaluate_spec(
             path, arguments.evaluation, processes, request, bfloat16=arguments.bfloat16, again=arguments.again

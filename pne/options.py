@@ -1,19 +1,17 @@
-"""The options of every loss: names, types, ranges, defaults and presets, free of torch.
+"""The options of every loss: one dataclass each, with names, types, ranges and defaults, free of torch.
 
-The loss classes are built from these tables, and so are the declarations of the experiments: a default or an allowed
-value has this one home.
+The loss classes are built from these, and so are the declarations of the experiments: a default or an allowed value has
+this one home.
 """
-
-from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import Field, asdict, dataclass, field, fields
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar, Literal, get_args, get_type_hints
 
-__all__ = ["LOSSES", "PRESETS", "Option", "OptionError", "non_default_options", "resolve_options"]
+__all__ = ["LOSSES", "PRESETS", "LossOptions", "OptionError", "non_default_options", "option", "resolve_options"]
 
 
 class OptionError(ValueError):
@@ -21,212 +19,146 @@ class OptionError(ValueError):
 
     Attributes
     ----------
-    loss : str
-        The loss in question.
     option : str or None
         The option in question; None where the loss or the preset is unknown.
-    allowed : str
-        What is allowed instead.
+    problem : str
+        The message without the names of loss and option.
     """
 
-    def __init__(self, message: str, *, loss: str, option: str | None, allowed: str) -> None:
-        super().__init__(message)
-        self.loss = loss
-        self.option = option
-        self.allowed = allowed
+    def __init__(self, message: str, option: str | None = None, problem: str | None = None) -> None:
+        super().__init__(message, option, problem)
+        self.option, self.problem = option, problem or message
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _restore_error, (str(self), self.loss, self.option, self.allowed)
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
-def _restore_error(message: str, loss: str, option: str | None, allowed: str) -> OptionError:
-    return OptionError(message, loss=loss, option=option, allowed=allowed)
+def option(default: Any, doc: str, *, minimum: float | None = None, maximum: float | None = None) -> Any:
+    """Declare an option with its meaning in one sentence and its inclusive bounds."""
+    return field(default=default, metadata={"doc": doc, "minimum": minimum, "maximum": maximum})
 
 
-@dataclass(frozen=True)
-class Option:
-    """One hyper-parameter of a loss, a scalar that YAML and JSON can hold.
+@dataclass(frozen=True, kw_only=True)
+class LossOptions:
+    """Options of a loss, checked when made; an integer given for a float becomes one.
 
-    Attributes
-    ----------
-    name : str
-    kind : {'float', 'int', 'bool', 'choice'}
-    default : float, int, bool, str or None
-    choices : tuple of str
-        The allowed words of a 'choice'.
-    minimum, maximum : float or None
-        Inclusive bounds of a number.
-    exclusive : bool
-        Whether `minimum` itself is excluded.
-    optional : bool
-        Whether None is allowed.
-    doc : str
-        One sentence of meaning.
+    Raises
+    ------
+    OptionError
+        If a value is not allowed.
     """
 
-    name: str
-    kind: str
-    default: Any
-    choices: tuple[str, ...] = ()
-    minimum: float | None = None
-    maximum: float | None = None
-    exclusive: bool = False
-    optional: bool = False
-    doc: str = ""
+    loss: ClassVar[str]
 
-    @property
-    def allowed(self) -> str:
-        """The allowed values in words."""
-        if self.kind == "choice":
-            words = " | ".join(repr(choice) for choice in self.choices)
-        elif self.kind == "bool":
-            words = "True | False"
-        else:
-            words = {"float": "a finite number", "int": "an integer"}[self.kind]
-            if self.minimum is not None:
-                words += f" {'>' if self.exclusive else '>='} {self.minimum:g}"
-            if self.maximum is not None:
-                words += f"{' and' if self.minimum is not None else ''} <= {self.maximum:g}"
-        return f"{words} | None" if self.optional else words
-
-    def accepts(self, value: Any) -> bool:
-        """Tell whether `value` is allowed."""
-        if value is None:
-            return self.optional
-        if self.kind == "choice":
-            return isinstance(value, str) and value in self.choices
-        if self.kind == "bool":
-            return isinstance(value, bool)
-        numbers = (int, float) if self.kind == "float" else (int,)
-        if isinstance(value, bool) or not isinstance(value, numbers) or not math.isfinite(value):
-            return False
-        if self.minimum is not None and (value < self.minimum or (self.exclusive and value == self.minimum)):
-            return False
-        return self.maximum is None or value <= self.maximum
-
-    def normalise(self, value: Any) -> Any:
-        """Bring an accepted value to the option's own type (1 becomes 1.0 for a float)."""
-        return float(value) if self.kind == "float" and value is not None else value
+    def __post_init__(self) -> None:
+        hints = get_type_hints(type(self))
+        for entry in fields(self):
+            value, kinds = getattr(self, entry.name), _kinds(hints[entry.name])
+            if not _accepts(kinds, entry, value):
+                problem = f"must be {_allowed(kinds, entry)}; got {value!r}"
+                raise OptionError(f"{self.loss}: option {entry.name} {problem}", entry.name, problem)
+            if float in kinds and type(value) is int:
+                object.__setattr__(self, entry.name, float(value))
 
 
-def _table(*options: Option) -> Mapping[str, Option]:
-    return MappingProxyType({option.name: option for option in options})
-
-
-_TEMPERATURE = Option(
-    "temperature", "float", 1.0, minimum=1e-6, doc="Divides the cosine similarity; dimensionless."
-)  # the bound keeps similarity / temperature far from the largest float32
-
-_SAMPLING = (
-    Option("num_samples", "int", 100, minimum=1, doc="Positives and negatives drawn per class and image."),
-    Option("max_anchors", "int", 200, minimum=1, optional=True, doc="Largest number of anchor pixels per image."),
-    Option("max_set_size", "int", None, minimum=1, optional=True, doc="Anchor sets with more pixels are skipped."),
-    Option("anchors_per_set", "int", None, minimum=1, optional=True, doc="Anchors drawn from each set."),
-    Option(
-        "sampling",
-        "choice",
-        "random",
-        choices=("random", "raster"),
-        doc="Distinct random pixels, or the first ones row by row, repeated cyclically up to the number wanted.",
-    ),
-    Option("detach_samples", "bool", False, doc="No gradient through positives and negatives."),
-    Option("detach_anchor_norm", "bool", False, doc="No gradient through the length of the anchor."),
-    Option(
-        "anchor_sets",
-        "choice",
-        "individual",
-        choices=("individual", "mixed"),
-        doc="One set per predicted and true class, or one per true class.",
-    ),
-    Option(
-        "negatives",
-        "choice",
+@dataclass(frozen=True, kw_only=True)
+class _Drawing(LossOptions):
+    # The bound keeps similarity / temperature far from the largest float32.
+    temperature: float = option(1.0, "Divides the cosine similarity; dimensionless.", minimum=1e-6)
+    num_samples: int = option(100, "Positives and negatives drawn per class and image.", minimum=1)
+    max_anchors: int | None = option(200, "Largest number of anchor pixels per image.", minimum=1)
+    max_set_size: int | None = option(None, "Anchor sets with more pixels are skipped.", minimum=1)
+    anchors_per_set: int | None = option(None, "Anchors drawn from each set.", minimum=1)
+    sampling: Literal["random", "raster"] = option(
+        "random", "Distinct random pixels, or the first ones row by row, repeated cyclically up to the number wanted."
+    )
+    detach_samples: bool = option(False, "No gradient through positives and negatives.")
+    detach_anchor_norm: bool = option(False, "No gradient through the length of the anchor.")
+    anchor_sets: Literal["individual", "mixed"] = option(
+        "individual", "One set per predicted and true class, or one per true class."
+    )
+    negatives: Literal["corresponding", "hard", "random"] = option(
         "corresponding",
-        choices=("corresponding", "hard", "random"),
-        doc="Correct pixels of the class the anchor was mistaken for; or, of all other classes, the most similar ones "
-        "or random ones.",
-    ),
-    Option(
-        "reduction",
-        "choice",
+        "Correct pixels of the class the anchor was mistaken for; or, of all other classes, the most similar ones or "
+        "random ones.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Weighting(LossOptions):
+    positive_weight: Literal["softmax", "logit"] | None = option(
+        "softmax", "Weight of a positive: its largest class probability, its largest class score, or none."
+    )
+    normalize_weight: bool = option(True, "Divide the weights by their mean over the drawn positives.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Averaging(LossOptions):
+    reduction: Literal["anchor_mean", "set_size"] = option(
         "anchor_mean",
-        choices=("anchor_mean", "set_size"),
-        doc="Mean over the anchors of the batch; set_size multiplies it by mean set size / num_samples.",
-    ),
-    Option(
-        "empty_negatives",
-        "choice",
-        "drop",
-        choices=("drop", "anchors"),
-        doc="Leave out anchors without a negative, or take their set's own anchors as negatives.",
-    ),
-)
+        "Mean over the anchors of the batch; set_size multiplies it by mean set size / num_samples.",
+    )
+    empty_negatives: Literal["drop", "anchors"] = option(
+        "drop", "Leave out anchors without a negative, or take their set's own anchors as negatives."
+    )
 
-_WEIGHTS = (
-    Option(
-        "positive_weight",
-        "choice",
-        "softmax",
-        choices=("softmax", "logit"),
-        optional=True,
-        doc="Weight of a positive: its largest class probability, its largest class score, or none.",
-    ),
-    Option("normalize_weight", "bool", True, doc="Divide the weights by their mean over the drawn positives."),
-)
 
-LOSSES: Mapping[str, Mapping[str, Option]] = MappingProxyType(
-    {
-        "PNELoss": _table(_TEMPERATURE, *_SAMPLING[:-2], *_WEIGHTS, *_SAMPLING[-2:]),
-        "AsymmetricContrastLoss": _table(_TEMPERATURE, *_SAMPLING),
-        "PixelContrastLoss": _table(
-            Option("temperature", "float", 0.1, minimum=1e-6, doc="Divides the cosine similarity; dimensionless."),
-            Option("base_temperature", "float", 0.07, minimum=1e-6, doc="The loss is scaled by temperature / this."),
-            Option("max_anchors", "int", 1024, minimum=1, doc="Largest number of anchors per call, over the batch."),
-            Option("anchors_per_class", "int", 100, minimum=1, doc="Anchors per class and image."),
-            Option(
-                "error_share",
-                "float",
-                0.5,
-                minimum=0.0,
-                maximum=1.0,
-                doc="Share of misclassified pixels among the anchors of a class.",
-            ),
-            Option(
-                "memory_size",
-                "int",
-                None,
-                minimum=1,
-                optional=True,
-                doc="Length of each class's segment queue and of its pixel queue; None contrasts within the batch.",
-            ),
-            Option("pixels_per_image", "int", 10, minimum=1, doc="Pixels per class and image for the pixel queue."),
-        ),
-    }
-)
-"""The options of each loss, by class name and option name."""
+@dataclass(frozen=True, kw_only=True)
+class PNEOptions(_Averaging, _Weighting, _Drawing):  # the last base's options come first: their order names runs
+    """Options of the positive-negative equal loss."""
 
+    loss: ClassVar[str] = "PNELoss"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AsymmetricContrastOptions(_Averaging, _Drawing):
+    """Options of the asymmetric loss of misclassified pixels."""
+
+    loss: ClassVar[str] = "AsymmetricContrastLoss"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PixelContrastOptions(LossOptions):
+    """Options of the cross-image pixel contrast."""
+
+    loss: ClassVar[str] = "PixelContrastLoss"
+
+    temperature: float = option(0.1, "Divides the cosine similarity; dimensionless.", minimum=1e-6)
+    base_temperature: float = option(0.07, "The loss is scaled by temperature / this.", minimum=1e-6)
+    max_anchors: int = option(1024, "Largest number of anchors per call, over the batch.", minimum=1)
+    anchors_per_class: int = option(100, "Anchors per class and image.", minimum=1)
+    error_share: float = option(
+        0.5, "Share of misclassified pixels among the anchors of a class.", minimum=0, maximum=1
+    )
+    memory_size: int | None = option(
+        None,
+        "Length of each class's segment queue and of its pixel queue; None contrasts within the batch.",
+        minimum=1,
+    )
+    pixels_per_image: int = option(10, "Pixels per class and image for the pixel queue.", minimum=1)
+
+
+LOSSES: Mapping[str, type[LossOptions]] = MappingProxyType(
+    {options.loss: options for options in (PNEOptions, AsymmetricContrastOptions, PixelContrastOptions)}
+)
+"""The options of each loss, by the name of its class."""
+
+_AUTHORS = {
+    "max_anchors": None,
+    "max_set_size": 199,
+    "anchors_per_set": 100,
+    "sampling": "raster",
+    "detach_samples": True,
+    "detach_anchor_norm": True,
+    "normalize_weight": False,
+    "reduction": "set_size",
+    "empty_negatives": "anchors",
+}
 PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType(
     {
-        "PNELoss": MappingProxyType(
-            {
-                "paper": MappingProxyType({}),
-                "authors": MappingProxyType(
-                    {
-                        "max_anchors": None,
-                        "max_set_size": 199,
-                        "anchors_per_set": 100,
-                        "sampling": "raster",
-                        "detach_samples": True,
-                        "detach_anchor_norm": True,
-                        "normalize_weight": False,
-                        "reduction": "set_size",
-                        "empty_negatives": "anchors",
-                    }
-                ),
-            }
-        ),
-        "AsymmetricContrastLoss": MappingProxyType({"paper": MappingProxyType({})}),
-        "PixelContrastLoss": MappingProxyType({}),
+        "PNELoss": {"paper": {}, "authors": MappingProxyType(_AUTHORS)},
+        "AsymmetricContrastLoss": {"paper": {}},
+        "PixelContrastLoss": {},
     }
 )
 """Named settings of each loss, as differences from the defaults: the paper's text, and the released code."""
@@ -247,7 +179,7 @@ def resolve_options(loss: str, options: Mapping[str, Any], preset: str | None = 
     Returns
     -------
     dict
-        Every option of the loss in the order of the table.
+        Every option of the loss in the order of its dataclass.
 
     Raises
     ------
@@ -258,29 +190,20 @@ def resolve_options(loss: str, options: Mapping[str, Any], preset: str | None = 
     --------
     >>> resolve_options("PNELoss", {"temperature": 2}, preset="authors")["max_set_size"]
     199
-    >>> resolve_options("PNELoss", {"temprature": 2})
+    >>> resolve_options("PixelContrastLoss", {"temprature": 2})
     Traceback (most recent call last):
-    pne.options.OptionError: temprature is no option of PNELoss; did you mean temperature? allowed: temperature, \
-num_samples, max_anchors, max_set_size, anchors_per_set, sampling, detach_samples, detach_anchor_norm, anchor_sets, \
-negatives, positive_weight, normalize_weight, reduction, empty_negatives
+    pne.options.OptionError: temprature is no option of PixelContrastLoss; did you mean temperature? allowed: \
+temperature, base_temperature, max_anchors, anchors_per_class, error_share, memory_size, pixels_per_image
     """
     if loss not in LOSSES:
-        raise _unknown(loss, loss, "loss", LOSSES, option=None)
-    table = LOSSES[loss]
+        raise unknown(loss, "loss", LOSSES)
     if preset is not None and preset not in PRESETS[loss]:
-        raise _unknown(loss, preset, f"preset of {loss}", PRESETS[loss], option=None)
+        raise unknown(preset, f"preset of {loss}", PRESETS[loss])
+    names = [entry.name for entry in fields(LOSSES[loss])]
     for name in options:
-        if name not in table:
-            raise _unknown(loss, name, f"option of {loss}", table, option=str(name))
-    values = {name: option.default for name, option in table.items()}
-    values.update(PRESETS[loss][preset] if preset is not None else {})
-    values.update(options)
-    for name, option in table.items():
-        if not option.accepts(values[name]):
-            message = f"{loss}: option {name} must be {option.allowed}; got {values[name]!r}"
-            raise OptionError(message, loss=loss, option=name, allowed=option.allowed)
-        values[name] = option.normalise(values[name])
-    return values
+        if name not in names:
+            raise unknown(name, f"option of {loss}", names, option=str(name))
+    return asdict(LOSSES[loss](**{**(PRESETS[loss][preset] if preset else {}), **options}))
 
 
 def non_default_options(loss: str, options: Mapping[str, Any], preset: str | None = None) -> dict[str, Any]:
@@ -289,12 +212,40 @@ def non_default_options(loss: str, options: Mapping[str, Any], preset: str | Non
     Takes and raises what `resolve_options` does. The result identifies the setting: a preset, its spelled-out options
     and a default given explicitly come to the same.
     """
-    resolved = resolve_options(loss, options, preset)
-    return {name: value for name, value in resolved.items() if value != LOSSES[loss][name].default}
+    defaults = resolve_options(loss, {})
+    return {name: value for name, value in resolve_options(loss, options, preset).items() if value != defaults[name]}
 
 
-def _unknown(loss: str, name: Any, what: str, known: Mapping[str, Any], option: str | None) -> OptionError:
+def unknown(name: Any, what: str, known: Iterable[str], option: str | None = None) -> OptionError:
+    """Make the error of a name that is none of the known ones."""
+    known = list(known)
     close = difflib.get_close_matches(str(name), known, n=1)
     hint = f" did you mean {close[0]}?" if close else ""
-    allowed = ", ".join(known) or "(there are none)"
-    return OptionError(f"{name} is no {what};{hint} allowed: {allowed}", loss=loss, option=option, allowed=allowed)
+    return OptionError(f"{name} is no {what};{hint} allowed: {', '.join(known) or '(there are none)'}", option)
+
+
+def _kinds(hint: Any) -> tuple[Any, ...]:
+    """Take a type apart: the allowed words of a Literal, or its type; NoneType beside them where None is allowed."""
+    parts = get_args(hint) or (hint,)
+    return tuple(kind for part in parts for kind in (get_args(part) or (part,)))
+
+
+def _accepts(kinds: tuple[Any, ...], entry: "Field[Any]", value: Any) -> bool:
+    if value is None or Any in kinds:
+        return bool({type(None), Any} & set(kinds))
+    if isinstance(value, bool | str):
+        return type(value) in kinds or value in kinds
+    if not isinstance(value, int | float if float in kinds else int) or not {int, float} & set(kinds):
+        return False
+    low, high = entry.metadata["minimum"], entry.metadata["maximum"]
+    return math.isfinite(value) and (low is None or value >= low) and (high is None or value <= high)
+
+
+def _allowed(kinds: tuple[Any, ...], entry: "Field[Any]") -> str:
+    """Put the allowed values into words."""
+    names = {float: "a finite number", int: "an integer", bool: "True | False", str: "a text", type(None): "None"}
+    low, high = entry.metadata["minimum"], entry.metadata["maximum"]
+    bounds = " and".join(f" {sign} {bound:g}" for sign, bound in ((">=", low), ("<=", high)) if bound is not None)
+    return " | ".join(
+        f"{names[kind]}{bounds if kind in (int, float) else ''}" if kind in names else repr(kind) for kind in kinds
+    )

@@ -4,14 +4,13 @@ One run leaves ``train.json`` and one ``<evaluation>.json`` per evaluation in ``
 written atomically after everything it speaks of. mIoU and IoU are in percent, from confusion counts, unrounded.
 """
 
-import json
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from pne.errors import UserError
 from pne.files import write_text
+from pne.spec.reading import read_model
 
 EVALUATIONS = ("single_scale", "multi_scale_flip")
 
@@ -27,8 +26,8 @@ class Provenance(_Strict):
     git_commit: str | None = Field(description="Commit of the checkout, null outside of git.")
     git_dirty: bool | None = Field(description="Whether tracked files differed from the commit.")
     code_sha256: str = Field(
-        description="Hash of the training-relevant code (pne.engine.code says which files) when the process began; of "
-        "a resumed training, of its last process."
+        description="Hash of the training-relevant code (named in pne.engine.provenance) when the process began; "
+        "of a resumed training, of its last process."
     )
     versions: dict[str, str] = Field(
         description="Python and the packages that compute: torch, mmengine, mmcv, mmseg, numpy."
@@ -62,6 +61,11 @@ class TrainResult(_Strict):
     run: str
     iterations: int = Field(ge=1)
     time_s: float = Field(gt=0, description="Median seconds per iteration after warm-up, data loading included.")
+    data_s: float | None = Field(
+        default=None,
+        ge=0,
+        description="The same of the part of them in which the process waited for data; null in older results.",
+    )
     peak_memory_mib: float = Field(ge=0, description="CUDA: most memory allocated; CPU: peak resident set.")
     memory_kind: Literal["cuda_allocated", "resident_set"]
     resumes: int = Field(ge=0)
@@ -101,6 +105,9 @@ class EvaluationResult(_Strict):
     bfloat16: bool = Field(
         default=False, description="Whether the network ran under bfloat16 autocast instead of in float32."
     )
+    peak_memory_mib: float | None = Field(
+        default=None, ge=0, description="Of the evaluation, as of the training; null in older results."
+    )
     weights_sha256: str
     provenance: Provenance
 
@@ -121,17 +128,10 @@ def read_result(path: Path | str, kind: type[Result]) -> Result:
     UserError
         If the file is missing, truncated or does not hold what its kind promises.
     """
-    path = Path(path)
-    try:
-        data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return kind.model_validate(data)
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such result; the run has not finished") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not readable as JSON ({error}); delete it and run the workflow again") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
-        raise UserError(
-            f"{path}: {key}: {first['msg']}; the file does not fit {kind.__name__}: delete it and run again"
-        ) from error
+    remedy = f"the file holds no {kind.__name__}: delete it and run the workflow again"
+    return read_model(Path(path), kind, missing="no such result; the run has not finished", remedy=remedy)
+
+
+def confusion_path(directory: Path, evaluation: str) -> Path:
+    """File of the confusion counts of one evaluation."""
+    return directory / f"{evaluation}.confusion.npz"

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pne.engine.command import carry_out
-from pne.engine.interruption import StopRequest
+from pne.console import positive
+from pne.engine.command import StopRequest, carry_out
 from pne.errors import reports_user_errors
 
 if TYPE_CHECKING:
@@ -26,16 +26,9 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("--retrain", action="store_true", help="train finished runs again; results stay until then")
     command.add_argument("--keep-going", action="store_true", help="go on with the next spec after a failure")
     command.add_argument(
-        "--micro-batch", type=_positive, metavar="N", help="at most N images per pass (default: the spec's)"
+        "--micro-batch", type=positive, metavar="N", help="at most N images per pass (default: the spec's)"
     )
     return command
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"expected a number of at least 1, got {text}")
-    return number
 
 
 @reports_user_errors

@@ -75,7 +75,7 @@ def loaded_after(statement: str) -> set[str]:
     [
         ("import pne", {"torch", "numpy", "mmengine", "pydantic"}),
         ("import pne.options", {"torch", "numpy", "mmengine", "pydantic"}),
-        ("import pne.spec, pne.resolve, pne.declaration.build, pne.results", {"torch", "mmseg", "mmcv"}),
+        ("import pne.spec, pne.spec, pne.spec.compose, pne.results", {"torch", "mmseg", "mmcv"}),
         ("import analysis, analysis.tables, analysis.plan, analysis.status", {"torch", "mmseg", "mmcv"}),
         ("import pne.losses", {"mmengine", "mmcv", "mmseg", "pydantic"}),
     ],

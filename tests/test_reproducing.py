@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from pne.datasets.layouts import layout
-from pne.rehearsal.groups import group_runs
-from pne.rehearse import parser
-from pne.resolve import load_track
+from pne.rehearse.__main__ import parser
+from pne.rehearse.record import group_runs
+from pne.spec import load_track
 
 
 @pytest.fixture(scope="module")

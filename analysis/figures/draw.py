@@ -6,24 +6,16 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from analysis.figures.captions import name_seeds, write_caption
-from analysis.figures.class_iou import MOST_CLASSES, draw_changes, iou_changes, largest_changes
-from analysis.figures.compute import MAP, SELECTION, folder_of
-from analysis.figures.curves import draw_curves, gather_curves, read_history
-from analysis.figures.declaration import ResolvedFigure, TableRows
-from analysis.figures.panels import draw_comparison, draw_pairs, name_negatives
-from analysis.figures.scatter import draw_losses, draw_sampling
+from analysis.figures import MAP, NOT_COMPARABLE, SELECTION, ResolvedFigure, TableRows, data_folder, panels, plots
 from analysis.figures.style import paper_style, save
-from analysis.figures.sweeps import describe_sweep, draw_sweeps, group_names, sweep_values
 from analysis.figures.tsne import Map
 from analysis.latex_text import to_plain
 from analysis.statistics import ImageCounts, read_counts
-from pne.declaration.resolved import ResolvedRow, ResolvedTrack
 from pne.errors import UserError
-from pne.extraction.archives import Pairs, Predictions
-from pne.extraction.selections import ConfusionSelection, ImageSelection, read_selection
+from pne.extract.archives import ConfusionSelection, ImageSelection, Pairs, Predictions, read_selection
 from pne.files import write_text
 from pne.results import EvaluationResult, read_result
+from pne.spec import ResolvedRow, ResolvedTrack
 
 Drawn = tuple[Figure, list[str]]
 SAMPLES = "Every point is a pixel of the test images; colour and shape say its label, a hollow one a wrong prediction."
@@ -43,12 +35,24 @@ def draw_figure(figure: ResolvedFigure, track: ResolvedTrack) -> list[Path]:
         paths = [folder / f"{figure.name}.{suffix}" for suffix in ("pdf", "png")]
         save(drawn, paths)
     caption = folder / f"{figure.name}.md"
-    write_text(caption, write_caption(figure, track, [*sentences, name_seeds(figure, track)]))
+    write_text(caption, write_caption(figure, track, sentences))
     return [*paths, caption]
 
 
+def write_caption(figure: ResolvedFigure, track: ResolvedTrack, sentences: Sequence[str]) -> str:
+    """Say in a paragraph each where the figure stands in the paper, what it shows, and of which data that is."""
+    where = f" In the paper: {', '.join(figure.declaration.paper)}." if figure.declaration.paper else ""
+    runs = [track.runs[run] for run in figure.runs]
+    seeds = sorted({run.seed for run in runs})
+    named = f"Seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}."
+    titles = dict.fromkeys(track.declaration.datasets[run.dataset].title for run in runs)
+    data = f"Data: {' and '.join(titles)} (track {track.name})."
+    data += "" if track.declaration.comparable else f" {NOT_COMPARABLE}"
+    return "\n\n".join((f"{figure.declaration.title}.{where}", " ".join((*sentences, named)), data)) + "\n"
+
+
 def _tsne_sampling(figure: ResolvedFigure, track: ResolvedTrack) -> Drawn:
-    data = Map.read(folder_of(figure, track) / MAP)
+    data = Map.read(data_folder(figure, track) / MAP)
     sentences = [
         f"t-SNE of the penultimate layer's output ({to_plain(figure.rows[0].declaration.label)}): (a) pixels drawn "
         "among the correctly predicted ones, (b) pixels drawn by label, whatever their prediction; equally many of "
@@ -56,11 +60,11 @@ def _tsne_sampling(figure: ResolvedFigure, track: ResolvedTrack) -> Drawn:
         SAMPLES,
         f"{data.about['pixels']} pixels, method {data.about['method']}.",
     ]
-    return draw_sampling(data), sentences
+    return panels.draw_sampling(data), sentences
 
 
 def _tsne_loss(figure: ResolvedFigure, track: ResolvedTrack) -> Drawn:
-    data = Map.read(folder_of(figure, track) / MAP)
+    data = Map.read(data_folder(figure, track) / MAP)
     sentences = [
         "t-SNE of the penultimate layer's output: the same pixels in two networks, both maps begun at the principal "
         "components of the first.",
@@ -69,11 +73,11 @@ def _tsne_loss(figure: ResolvedFigure, track: ResolvedTrack) -> Drawn:
         "in t-SNE, table embedding has the numbers.",
     ]
     titles = [to_plain(row.declaration.label) for row in figure.rows]
-    return draw_losses(data, [titles[0], f"{titles[0]} and {titles[1]}"]), sentences
+    return panels.draw_losses(data, [titles[0], f"{titles[0]} and {titles[1]}"]), sentences
 
 
 def _qualitative(figure: ResolvedFigure, track: ResolvedTrack) -> Drawn:
-    folder = folder_of(figure, track)
+    folder = data_folder(figure, track)
     selection = read_selection(folder / SELECTION, ImageSelection)
     baseline, ours = (Predictions.read(folder / f"{run}.npz") for run in figure.first_seed_runs)
     if ours.index.tolist() != [image.index for image in selection.images]:
@@ -86,11 +90,11 @@ def _qualitative(figure: ResolvedFigure, track: ResolvedTrack) -> Drawn:
         selection.rule,
         f"Images: {images}.",
     ]
-    return draw_comparison(baseline, ours, [image.reason for image in selection.images]), sentences
+    return panels.draw_comparison(baseline, ours, [image.reason for image in selection.images]), sentences
 
 
 def _pairs(figure: ResolvedFigure, track: ResolvedTrack) -> Drawn:
-    folder = folder_of(figure, track)
+    folder = data_folder(figure, track)
     selection = read_selection(folder / SELECTION, ConfusionSelection)
     pairs = Pairs.read(folder / f"{figure.first_seed_runs[0]}.npz")
     loss = to_plain(figure.rows[0].declaration.label)
@@ -103,7 +107,7 @@ def _pairs(figure: ResolvedFigure, track: ResolvedTrack) -> Drawn:
             f"What the loss of {loss} draws for the confusion of {true} with {predicted} in image "
             f"{pairs.about['name']}: {len(pairs.anchors)} of {len(pairs.candidates)} mistaken cells of the feature map "
             f"as anchors, {len(pairs.positives)} cells of correct {true} as positives, {len(pairs.negatives)} cells as "
-            f"negatives ({name_negatives(pairs)}). {selection.rule} {pairs.about['choice']}"
+            f"negatives ({panels.name_negatives(pairs)}). {selection.rule} {pairs.about['choice']}"
         )
     sentences = [
         shown,
@@ -111,7 +115,7 @@ def _pairs(figure: ResolvedFigure, track: ResolvedTrack) -> Drawn:
         f"({cells} cells, before upsampling); a marker stands on the one pixel whose label the loss reads for a cell, "
         "its upper left one.",
     ]
-    return draw_pairs(pairs), sentences
+    return panels.draw_pairs(pairs), sentences
 
 
 def _sweeps(figure: ResolvedFigure, track: ResolvedTrack) -> Drawn:
@@ -121,27 +125,27 @@ def _sweeps(figure: ResolvedFigure, track: ResolvedTrack) -> Drawn:
         path = track.runs[run].directory / f"{table.declaration.evaluation}.json"
         if path.exists():
             miou[run] = read_result(path, EvaluationResult).miou
-    points = sweep_values(figure.rows, miou)
+    points = plots.sweep_values(figure.rows, miou)
     comparable = track.declaration.comparable
-    sentences = describe_sweep(points, comparable)
+    sentences = plots.describe_sweep(points, comparable)
     if len(miou) < len(figure.runs):
         sentences.append(f"{len(figure.runs) - len(miou)} of {len(figure.runs)} runs are not there yet.")
-    return draw_sweeps(points, group_names(table), comparable), sentences
+    return plots.draw_sweeps(points, plots.group_names(table), comparable), sentences
 
 
 def _training_curves(figure: ResolvedFigure, track: ResolvedTrack) -> Drawn:
     histories = {
         to_plain(row.declaration.label): [
-            read_history(track.runs[run].directory / "history.jsonl") for run in row.runs.values()
+            plots.read_history(track.runs[run].directory / "history.jsonl") for run in row.runs.values()
         ]
         for row in figure.rows
     }
-    curves = gather_curves(histories)
+    curves = plots.gather_curves(histories)
     sentences = [
         "Means over log intervals; bands span the seeds. The contrastive loss is shown as it enters the sum, times its "
         "weight. A loss that lacks a quantity, or leaves it at 0, has no curve of it."
     ]
-    return draw_curves(curves, list(histories)), sentences
+    return plots.draw_curves(curves, list(histories)), sentences
 
 
 def _class_iou(figure: ResolvedFigure, track: ResolvedTrack) -> Drawn:
@@ -155,15 +159,15 @@ def _class_iou(figure: ResolvedFigure, track: ResolvedTrack) -> Drawn:
         run = track.runs[part.rows[0].runs[seeds[0]]]
         classes = list(read_result(run.directory / f"{evaluation}.json", EvaluationResult).class_iou)
         generator = np.random.default_rng(0)
-        changes = iou_changes([baseline[s] for s in seeds], [ours[s] for s in seeds], classes, generator)
+        changes = plots.iou_changes([baseline[s] for s in seeds], [ours[s] for s in seeds], classes, generator)
         labels = " → ".join(to_plain(row.declaration.label) for row in part.rows)
-        parts.append((f"{run.dataset_title}\n{labels}", largest_changes(changes)))
+        parts.append((f"{run.dataset_title}\n{labels}", plots.largest_changes(changes)))
     sentences = [
         "Change of the IoU of each class from the baseline to ours, with 95 % intervals of a paired bootstrap over "
         "test images (and seeds, where there are several); faint bars: the interval holds 0.",
-        f"Of a data set with more than {MOST_CLASSES} classes, those of the largest change.",
+        f"Of a data set with more than {plots.MOST_CLASSES} classes, those of the largest change.",
     ]
-    return draw_changes(parts), sentences
+    return plots.draw_changes(parts), sentences
 
 
 def _counts(row: ResolvedRow, part: TableRows, track: ResolvedTrack, evaluation: str) -> Mapping[int, ImageCounts]:
@@ -181,8 +185,3 @@ KINDS: Mapping[str, Callable[[ResolvedFigure, ResolvedTrack], Drawn]] = {
     "training_curves": _training_curves,
     "class_iou": _class_iou,
 }
-
-
-def offered(figures: Mapping[str, ResolvedFigure]) -> Sequence[str]:
-    """Names of the figures that a track offers."""
-    return [name for name, figure in figures.items() if figure.available]

@@ -1,4 +1,4 @@
-"""Draw images with their labels and predictions: comparisons of two runs, and the pairs that a loss draws."""
+"""Draw pixels: images with labels and predictions, the pairs that a loss draws, and planes of t-SNE."""
 
 import textwrap
 from collections.abc import Sequence
@@ -10,23 +10,25 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
-from analysis.figures.style import FONT_SIZE, GAIN, GREY, IGNORED, LOSS, MILLIMETRE, PAGE, YELLOW, new_figure, paint
+from analysis.figures import style
+from analysis.figures.tsne import Map
 from pne.errors import UserError
-from pne.extraction.archives import Pairs, Predictions
+from pne.extract.archives import Pairs, Predictions
 
 COLUMNS = ("Image", "Label", "Baseline", "Ours", "Change")
 CHANGES = ("right in both", "gain: only ours right", "loss: only baseline right", "wrong in both", "ignored")
-CHANGE_COLOURS = np.array(
-    [
-        (232, 232, 232),
-        tuple(int(GAIN[i : i + 2], 16) for i in (1, 3, 5)),
-        tuple(int(LOSS[i : i + 2], 16) for i in (1, 3, 5)),
-        (150, 150, 150),
-        IGNORED,
-    ],
-    np.uint8,
-)
+_COLOURS = ("#E8E8E8", style.GAIN, style.LOSS, "#969696", "#FFFFFF")
+CHANGE_COLOURS = np.array([tuple(bytes.fromhex(colour[1:])) for colour in _COLOURS], np.uint8)
 MOST_CLASSES = 30  # in a legend
+SMALLEST = 9.0  # marker, points squared
+PAIR_STYLES = {  # marker, face, largest size
+    "anchors": ("X", style.LOSS, 34),
+    "positives": ("o", style.GAIN, 20),
+    "negatives": ("s", style.YELLOW, 20),
+}
+SIZE = 9.0  # of a pixel on a plane, points squared
+HOLLOW = "d"  # of the legend's entry for wrong predictions
+MARGIN = 0.04  # around the pixels of a plane, of their extent
 
 
 def change_map(
@@ -42,7 +44,7 @@ def show(ax: Axes, image: NDArray[np.uint8]) -> None:
     """Show an image without ticks, pixel by pixel, in a thin frame: ignored borders are white."""
     ax.imshow(image, interpolation="nearest", aspect="equal")
     ax.set(xticks=[], yticks=[])
-    ax.spines[:].set(visible=True, color=GREY, linewidth=0.4)
+    ax.spines[:].set(visible=True, color=style.GREY, linewidth=0.4)
 
 
 def class_patches(
@@ -78,9 +80,9 @@ def draw_comparison(baseline: Predictions, ours: Predictions, reasons: Sequence[
     if baseline.names.tolist() != ours.names.tolist():
         raise UserError("the predictions of baseline and ours are of different images; delete them and run again")
     number = len(ours.names)
-    cell = (PAGE - 5 * MILLIMETRE) / len(COLUMNS)
+    cell = (style.PAGE - 5 * style.MILLIMETRE) / len(COLUMNS)
     heights = [cell * ours.size[i, 0] / ours.size[i, 1] for i in range(number)]
-    figure = new_figure(PAGE, sum(heights) + 26 * MILLIMETRE, images=True)
+    figure = style.new_figure(style.PAGE, sum(heights) + 26 * style.MILLIMETRE, images=True)
     axes = figure.subplots(number, len(COLUMNS), squeeze=False, height_ratios=heights)
     figure.get_layout_engine().set(w_pad=0.01, h_pad=0.03, wspace=0.01, hspace=0.01)
     shown = []
@@ -88,7 +90,7 @@ def draw_comparison(baseline: Predictions, ours: Predictions, reasons: Sequence[
         image, label, before = baseline.panel(row)
         _, _, after = ours.panel(row)
         change = CHANGE_COLOURS[change_map(label, before, after, len(ours.classes))]
-        parts = [image, *(paint(part, ours.palette) for part in (label, before, after)), change]
+        parts = [image, *(style.paint(part, ours.palette) for part in (label, before, after)), change]
         for ax, part in zip(axes[row], parts, strict=True):
             show(ax, part)
         axes[row, 0].set_ylabel(textwrap.fill(reason, 12), fontsize=7)
@@ -103,14 +105,6 @@ def draw_comparison(baseline: Predictions, ours: Predictions, reasons: Sequence[
     entries = class_patches(shown, ours.classes, ours.palette)
     figure.legend(handles=entries, loc="outside lower center", ncols=7, columnspacing=1.0, handlelength=1.2)
     return figure
-
-
-SMALLEST = 9.0  # marker, points squared
-PAIR_STYLES = {  # marker, face, largest size
-    "anchors": ("X", LOSS, 34),
-    "positives": ("o", GAIN, 20),
-    "negatives": ("s", YELLOW, 20),
-}
 
 
 def name_negatives(pairs: Pairs) -> str:
@@ -128,12 +122,12 @@ def draw_pairs(pairs: Pairs) -> Figure:
     A marker stands on the pixel whose label the loss reads for the cell.
     """
     height, width = pairs.label.shape
-    cell = PAGE / 3
-    figure = new_figure(PAGE, cell * height / width + 20 * MILLIMETRE, images=True)
+    cell = style.PAGE / 3
+    figure = style.new_figure(style.PAGE, cell * height / width + 20 * style.MILLIMETRE, images=True)
     axes = figure.subplots(1, 3)
     room = (cell * 72 / pairs.prediction.shape[1]) ** 2  # of a cell, points squared
     prediction = pairs.spread_prediction()
-    parts = [pairs.image, paint(pairs.label, pairs.palette), paint(prediction, pairs.palette)]
+    parts = [pairs.image, style.paint(pairs.label, pairs.palette), style.paint(prediction, pairs.palette)]
     for ax, part, title in zip(axes, parts, ("(a) image", "(b) label", "(c) prediction"), strict=True):
         show(ax, part)
         ax.set_title(title)
@@ -167,7 +161,109 @@ def draw_pairs(pairs: Pairs) -> Figure:
         ]
         figure.legend(handles=handles, loc="outside upper center", ncols=3, handletextpad=0.2)
     else:
-        figure.suptitle("The loss draws no pair in any evaluated image.", fontsize=FONT_SIZE)
+        figure.suptitle("The loss draws no pair in any evaluated image.", fontsize=style.FONT_SIZE)
     entries = class_patches([pairs.label, prediction], pairs.classes, pairs.palette)
     figure.legend(handles=entries, loc="outside lower center", ncols=7, columnspacing=1.0, handlelength=1.2)
     return figure
+
+
+def draw_plane(
+    ax: Axes,
+    xy: NDArray[np.floating],
+    label: NDArray[np.integer],
+    wrong: NDArray[np.bool_],
+    classes: Sequence[str],
+    palette: NDArray[np.uint8],
+) -> None:
+    """Draw one marker per pixel: colour and shape say its label, a hollow one that it is predicted wrongly."""
+    for value in np.unique(label):
+        colour = style.visible(palette[value] / 255)
+        for mistaken in (False, True):
+            chosen = (label == value) & (wrong == mistaken)
+            if not chosen.any():
+                continue
+            ax.scatter(
+                *xy[chosen].T,
+                s=SIZE,
+                facecolors="none" if mistaken else [colour],
+                edgecolors=[colour],
+                marker=style.MARKERS[value % len(style.MARKERS)],
+                linewidths=0.6,
+                label=f"{classes[value]}, wrong" if mistaken else str(classes[value]),
+                zorder=2 if mistaken else 3,
+            )
+    ax.set(xticks=[], yticks=[])
+    ax.set_aspect("equal", adjustable="datalim")
+    ax.margins(MARGIN)
+    ax.spines[["top", "right"]].set_visible(True)
+
+
+def class_handles(
+    present: Sequence[int], classes: Sequence[str], palette: NDArray[np.uint8], wrong: bool
+) -> list[Line2D]:
+    """Return the entries of a legend: one per class, and what a hollow marker means."""
+    handles = [
+        Line2D(
+            [],
+            [],
+            linestyle="none",
+            marker=style.MARKERS[value % len(style.MARKERS)],
+            color=style.visible(palette[value] / 255),
+            label=str(classes[value]),
+        )
+        for value in present
+    ]
+    if wrong:
+        # Black and of a shape that no class has: it stands for every hollow marker.
+        hollow = {"markerfacecolor": "none", "markeredgecolor": style.BLACK, "markeredgewidth": 0.8}
+        handles.append(Line2D([], [], linestyle="none", marker=HOLLOW, label="hollow: predicted wrongly", **hollow))
+    return handles
+
+
+def draw_panels(panels: Sequence[tuple[str, NDArray[np.integer]]], data: Map, one_plane: bool = False) -> Figure:
+    """Draw two planes side by side above one legend.
+
+    Parameters
+    ----------
+    panels : sequence of (title, rows)
+        Rows of the map that each panel shows.
+    data : Map
+    one_plane : bool
+        Whether the coordinates of all panels are on one plane, so that they share their limits.
+    """
+    shown = np.concatenate([rows for _, rows in panels])
+    low, high = data.xy[shown].min(0), data.xy[shown].max(0)
+    extent = high - low if one_plane else np.max([np.ptp(data.xy[rows], axis=0) for _, rows in panels], axis=0)
+    ratio = float(np.clip(extent[1] / max(extent[0], 1e-6), 0.6, 1.1))
+    figure = style.new_figure(style.PAGE, ratio * style.PAGE / len(panels) + 18 * style.MILLIMETRE)
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    wrong = data.prediction != data.label
+    for letter, ax, (title, rows) in zip("abcdef", axes, panels, strict=False):
+        draw_plane(ax, data.xy[rows], data.label[rows], wrong[rows], data.classes, data.palette)
+        if one_plane:
+            ax.set(xlim=_widened(low[0], high[0]), ylim=_widened(low[1], high[1]))
+            ax.set_aspect("equal", adjustable="box")
+        ax.set_title(f"({letter}) {title}")
+    present = np.unique(data.label[shown]).tolist()
+    handles = class_handles(present, data.classes, data.palette, bool(wrong[shown].any()))
+    figure.legend(handles=handles, loc="outside lower center", ncols=7, handletextpad=0.2, columnspacing=1.2)
+    return figure
+
+
+def _widened(low: float, high: float) -> tuple[float, float]:
+    margin = MARGIN * max(high - low, 1e-6)
+    return low - margin, high + margin
+
+
+def draw_sampling(data: Map) -> Figure:
+    """Correctly predicted pixels beside pixels drawn by label, on one plane."""
+    panels = [
+        ("correctly predicted pixels", np.flatnonzero(data.by_correct)),
+        ("pixels drawn by label", np.flatnonzero(data.by_label)),
+    ]
+    return draw_panels(panels, data, one_plane=True)
+
+
+def draw_losses(data: Map, titles: Sequence[str]) -> Figure:
+    """The same pixels as two runs see them."""
+    return draw_panels([(title, np.flatnonzero(data.panel == i)) for i, title in enumerate(titles)], data)

@@ -18,16 +18,8 @@ PAGE = 180 * MILLIMETRE  # width of both columns
 FONT_SIZE = 8  # pt; the smallest text is 7
 
 # Okabe & Ito's colours, which readers with any common colour blindness tell apart.
-BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILION, PURPLE = (
-    "#000000",
-    "#E69F00",
-    "#56B4E9",
-    "#009E73",
-    "#F0E442",
-    "#0072B2",
-    "#D55E00",
-    "#CC79A7",
-)
+BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
+YELLOW, BLUE, VERMILION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
 GREY = "#7F7F7F"
 SERIES = (BLACK, BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)  # in order of the rows of a table
 DASHES = ("-", "-", (0, (5, 1.5)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (6, 1, 1, 1, 1, 1)), "-")

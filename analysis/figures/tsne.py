@@ -2,14 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from analysis.figures import MAP, ResolvedFigure, data_folder, features_file
 from pne.errors import UserError
-from pne.extraction.archives import Archive, Features
+from pne.extract.archives import Archive, Features
+from pne.spec import ResolvedTrack
 
 METHODS = ("sklearn", "opentsne")
 PERPLEXITY = 30.0
@@ -162,17 +165,33 @@ def map_two(first: Features, second: Features, per_class: int, method: str, abou
 
 
 def _map(parts: Sequence[Features], planes: Sequence[NDArray[np.float32]], about: dict[str, Any]) -> Map:
-    def joined(name: str) -> NDArray[Any]:
-        return np.concatenate([getattr(part, name) for part in parts])
-
+    names = ("label", "prediction", "by_label", "by_correct")
     return Map(
         about=about,
         xy=np.concatenate(planes),
         panel=np.repeat(np.arange(len(parts), dtype=np.int8), [len(part.label) for part in parts]),
-        label=joined("label"),
-        prediction=joined("prediction"),
-        by_label=joined("by_label"),
-        by_correct=joined("by_correct"),
         classes=parts[0].classes,
         palette=parts[0].palette,
+        **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names},
     )
+
+
+def compute_map(figure: ResolvedFigure, track: ResolvedTrack, method: str, per_class: int) -> Path:
+    """Compute t-SNE coordinates from the stored features and store them.
+
+    Raises
+    ------
+    UserError
+        If the figure shows no t-SNE, or features are missing.
+    """
+    features = [Features.read(features_file(track.runs[run])) for run in figure.first_seed_runs]
+    about = {"figure": figure.name, "runs": figure.first_seed_runs}
+    if figure.declaration.kind == "tsne_sampling":
+        data = map_one(features[0], per_class, method, about)
+    elif figure.declaration.kind == "tsne_loss":
+        data = map_two(*features, per_class, method, about)
+    else:
+        raise UserError(f"figure {figure.name}: a figure of kind {figure.declaration.kind} has no t-SNE coordinates")
+    path = data_folder(figure, track) / MAP
+    data.write(path)
+    return path

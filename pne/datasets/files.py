@@ -1,11 +1,28 @@
-"""Which images and labels a split has, and how they pair."""
+"""The files of a data set: which images and labels a split has, and one reader and one writer of pictures."""
 
 import os
+import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
+from threading import Lock
+from typing import NamedTuple
 
-from pne.datasets.layouts import Layout, Split
+import numpy as np
+from PIL import Image
+
+from pne.datasets.layouts import Layout, Split, data_folder, layout
+from pne.errors import UserError
+from pne.files import written_aside
+
+ORIENTATION = 0x0112  # tag of EXIF
+MOST_THREADS = 8  # more than this wait for disks, not for cores
+CONVERT = (
+    "convert to one channel of class numbers: PIL.Image.fromarray(numbers.astype('uint8')).save(file), where numbers "
+    "are the values of a 16-bit file, or the number of the class that each colour stands for"
+)
 
 
 @dataclass(frozen=True)
@@ -21,11 +38,6 @@ class SplitFiles:
     images: dict[str, Path]
     labels: dict[str, Path]
 
-    @property
-    def pairs(self) -> list[tuple[Path, Path]]:
-        """The image and the label of every stem that has both."""
-        return [(path, self.labels[stem]) for stem, path in self.images.items() if stem in self.labels]
-
 
 def find_files(layout: Layout, root: Path, split: Split) -> SplitFiles:
     """List the files of a split; a folder that does not exist has none."""
@@ -34,11 +46,143 @@ def find_files(layout: Layout, root: Path, split: Split) -> SplitFiles:
 
 
 def _by_stem(folder: Path, suffix: str) -> dict[str, Path]:
-    return dict(sorted((str(p.relative_to(folder).as_posix())[: -len(suffix)], p) for p in _walk(folder, suffix)))
+    found = (
+        Path(parent, name)
+        for parent, _, names in os.walk(folder, followlinks=True)
+        for name in names
+        if name.endswith(suffix) and not name.startswith(".")
+    )
+    return dict(sorted((path.relative_to(folder).as_posix().removesuffix(suffix), path) for path in found))
 
 
-def _walk(folder: Path, suffix: str) -> Iterator[Path]:
-    for parent, _, names in os.walk(folder, followlinks=True):
-        for name in names:
-            if name.endswith(suffix) and not name.startswith("."):
-                yield Path(parent) / name
+def is_complete(dataset: str, data_root: Path | str) -> bool | None:
+    """Return whether every split with labels has the official number of images; file names alone are read.
+
+    Splits without labels serve submissions alone and do not count.
+
+    Parameters
+    ----------
+    dataset : str
+        Key of the data set or name of its mmsegmentation class.
+    data_root : Path
+        Its folder.
+
+    Returns
+    -------
+    bool or None
+        None where the data set has no official numbers.
+
+    Raises
+    ------
+    UserError
+        If the data set is not known or the folder does not exist.
+    """
+    known, root = layout(dataset), data_folder(data_root)
+    official = [split for split in known.splits.values() if split.labels is not None and split.count]
+    if not official:
+        return None
+    return all(len(find_files(known, root, split).images) == split.count for split in official)
+
+
+def usable_threads(wanted: int | None = None) -> int:
+    """Return the number of threads to read files with: ``wanted``, or one per core that this process may use.
+
+    A batch system gives a job some of a machine's cores; where the operating system does not tell which, all of the
+    machine's count.
+    """
+    if wanted is not None:
+        return max(1, wanted)
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:  # macOS and Windows
+        cores = os.cpu_count() or 1
+    return min(MOST_THREADS, cores)
+
+
+class NotLabels(UserError):
+    """An image that can be read, but is no single 8-bit channel; it has this mode of Pillow's."""
+
+    def __init__(self, path: Path, mode: str) -> None:
+        super().__init__(f"{path}: expected one 8-bit channel of labels, got mode {mode}; {CONVERT}")
+        self.mode = mode
+
+
+class ImageSize(NamedTuple):
+    """Size (h, w) of an image in pixels as mmcv reads it, and its EXIF orientation, 1 for an image as it is stored."""
+
+    size: tuple[int, int]
+    orientation: int
+
+
+@contextmanager
+def opened(path: Path, remedy: str = "fetch or make it again") -> Iterator[Image.Image]:
+    """Open an image file; one that cannot be read, in the block too, is a ``UserError`` with the ``remedy``."""
+    try:
+        with Image.open(path) as picture:
+            yield picture
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise UserError(f"{path}: cannot be read as an image ({error}); {remedy}") from error
+
+
+def read_label(path: Path) -> np.ndarray:
+    """Read a label image of one channel, its values as stored (a palette is not applied), shape (h, w), uint8.
+
+    Raises
+    ------
+    UserError
+        If the file cannot be read; `NotLabels` if it is no 8-bit image of one channel.
+    """
+    with opened(path) as picture:
+        mode, values = picture.mode, np.asarray(picture)
+    if mode not in ("L", "P"):
+        raise NotLabels(path, mode)
+    return values
+
+
+def read_size(path: Path, *, decode: bool = False) -> ImageSize:
+    """Read the size and orientation that the header of an image states.
+
+    mmcv turns an image as its EXIF data ask for, Pillow does not. With ``decode`` the whole image is decoded, so that
+    one that is cut short is found.
+
+    Raises
+    ------
+    UserError
+        If the file cannot be read.
+    """
+    with warnings.catch_warnings(action="ignore"), opened(path) as picture:
+        if decode:
+            picture.load()
+        orientation = _orientation(picture)
+        return ImageSize(picture.size if orientation >= 5 else picture.size[::-1], orientation)
+
+
+def image_size(path: Path) -> tuple[int, int]:
+    """Return the size (h, w) of an image; see `read_size`."""
+    return read_size(path).size
+
+
+def _orientation(picture: Image.Image) -> int:
+    data = Image.Exif()
+    try:
+        data.load(picture.info.get("exif"))
+        value = int(data.get(ORIENTATION, 1))
+    except Exception:  # damaged EXIF data; what that makes Pillow raise is not documented, and mmcv ignores them
+        return 1
+    return value if value in range(1, 9) else 1
+
+
+def save_label(path: Path, labels: np.ndarray) -> None:
+    """Write label values, shape (h, w), uint8, as a grey PNG, atomically; several threads may do so at once."""
+    encoded = BytesIO()
+    Image.fromarray(labels).save(encoded, "PNG")  # the slow part, outside of the lock
+    write_bytes(path, encoded.getvalue())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file atomically; several threads may do so at once."""
+    with _writing, written_aside(path) as aside:  # which looks at the process's umask by setting it
+        aside.write_bytes(content)
+
+
+_writing = Lock()

@@ -3,11 +3,13 @@
 The one home of these facts; nothing here imports torch. Class names of data sets that mmsegmentation ships stay there.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pne.datasets.synthetic_street.variants import IGNORE_INDEX, VARIANTS, Variant
+import yaml
+
+from pne.datasets.synthetic_street import IGNORE_INDEX, VARIANTS, Variant
 from pne.errors import UserError
 
 
@@ -42,12 +44,8 @@ class Layout:
         The splits by name; the first is trained on.
     image_suffix, label_suffix : str
         Endings of the file names; what precedes them pairs an image with its label.
-    num_classes : int
-        Number of classes.
     label_values : range
-        Legal label values on disk besides ``void``.
-    void : frozenset of int
-        Label values on disk that are ignored.
+        Label values of the classes on disk.
     size : (int, int), optional
         (height, width) that all images have; None where sizes differ.
     classes, palette : tuple
@@ -67,9 +65,7 @@ class Layout:
     splits: dict[str, Split]
     image_suffix: str
     label_suffix: str
-    num_classes: int
     label_values: range
-    void: frozenset[int]
     size: tuple[int, int] | None = None
     classes: tuple[str, ...] = ()
     palette: tuple[tuple[int, int, int], ...] = ()
@@ -78,108 +74,32 @@ class Layout:
     hash_images: bool = False
 
     @property
+    def num_classes(self) -> int:
+        """Number of classes."""
+        return len(self.label_values)
+
+    @property
+    def void(self) -> int:
+        """Label value on disk that is ignored: 0 where the classes begin at 1."""
+        return IGNORE_INDEX if 0 in self.label_values else 0
+
+    @property
     def metainfo(self) -> dict[str, Any]:
         """Class names and palette in the form of mmsegmentation's ``METAINFO``."""
         return {"classes": self.classes, "palette": [list(colour) for colour in self.palette]}
 
 
-CAMVID_CLASSES = (
-    ("Sky", (128, 128, 128)),
-    ("Building", (128, 0, 0)),
-    ("Pole", (192, 192, 128)),
-    ("Road", (128, 64, 128)),
-    ("Pavement", (60, 40, 222)),
-    ("Tree", (128, 128, 0)),
-    ("SignSymbol", (192, 128, 128)),
-    ("Fence", (64, 64, 128)),
-    ("Car", (64, 0, 128)),
-    ("Pedestrian", (64, 64, 0)),
-    ("Bicyclist", (0, 128, 192)),
-)
-"""Names, order and colours of the 11-class split (Badrinarayanan et al., SegNet)."""
-
-_CITYSCAPES = Layout(
-    name="cityscapes",
-    title="Cityscapes",
-    dataset_type="CityscapesDataset",
-    splits={
-        "train": Split("leftImg8bit/train", "gtFine/train", 2975),
-        "val": Split("leftImg8bit/val", "gtFine/val", 500),
-        # Label files of the test split exist, but hold nothing to score.
-        "test": Split("leftImg8bit/test", None, 1525),
-    },
-    image_suffix="_leftImg8bit.png",
-    label_suffix="_gtFine_labelTrainIds.png",
-    num_classes=19,
-    label_values=range(19),
-    void=frozenset({IGNORE_INDEX}),
-    size=(1024, 2048),
-    preparation="python -m pne.datasets.prepare cityscapes",
-)
-
-_COCO_STUFF = Layout(
-    name="coco_stuff",
-    title="COCO-Stuff 10k",
-    dataset_type="COCOStuffDataset",
-    splits={
-        "train": Split("images/train2014", "annotations/train2014", 9000),
-        "test": Split("images/test2014", "annotations/test2014", 1000),
-    },
-    image_suffix=".jpg",
-    label_suffix="_labelTrainIds.png",
-    num_classes=171,
-    label_values=range(1, 172),
-    void=frozenset({0}),
-    preparation="python -m pne.datasets.prepare coco_stuff",
-)
-
-_ADE20K = Layout(
-    name="ade20k",
-    title="ADE20K",
-    dataset_type="ADE20KDataset",
-    splits={
-        "train": Split("images/training", "annotations/training", 20210),
-        "val": Split("images/validation", "annotations/validation", 2000),
-    },
-    image_suffix=".jpg",
-    label_suffix=".png",
-    num_classes=150,
-    label_values=range(1, 151),
-    void=frozenset({0}),
-)
-
-_CAMVID = Layout(
-    name="camvid",
-    title="CamVid",
-    dataset_type="CamVidDataset",
-    splits={
-        "train": Split("img_dir/train", "ann_dir/train", 367),
-        "val": Split("img_dir/val", "ann_dir/val", 101),
-        "test": Split("img_dir/test", "ann_dir/test", 233),
-    },
-    image_suffix=".jpg",
-    label_suffix=".png",
-    num_classes=11,
-    label_values=range(11),
-    void=frozenset({IGNORE_INDEX}),
-    size=(360, 480),
-    other_sizes=True,
-    classes=tuple(name for name, _ in CAMVID_CLASSES),
-    palette=tuple(colour for _, colour in CAMVID_CLASSES),
-)
-
-# A few of the same images at half the size, for tries; it has no test split, its val split is scored.
-_CAMVID_TINY = replace(
-    _CAMVID,
-    name="camvid_tiny",
-    title="CamVid (24 training images)",
-    splits={
-        "train": Split("img_dir/train", "ann_dir/train", 24),
-        "val": Split("img_dir/val", "ann_dir/val", 8),
-    },
-    size=(180, 240),
-    other_sizes=False,
-)
+def read_layout(name: str, facts: dict[str, Any]) -> Layout:
+    """Make a layout of an entry of ``layouts.yaml``."""
+    splits = {split: Split(*values) for split, values in facts.pop("splits").items()}
+    first, last = facts.pop("label_values")
+    if "classes" in facts:
+        palette = facts["palette"]  # of its own, or that of a drawn data set
+        colours = VARIANTS[palette].palette if isinstance(palette, str) else tuple(map(tuple, palette))
+        facts |= {"classes": tuple(facts["classes"].split()), "palette": colours}
+    if "size" in facts:
+        facts["size"] = tuple(facts["size"])
+    return Layout(name=name, splits=splits, label_values=range(first, last + 1), **facts)
 
 
 def _street(variant: Variant) -> Layout:
@@ -192,9 +112,7 @@ def _street(variant: Variant) -> Layout:
         },
         image_suffix=".png",
         label_suffix=".png",
-        num_classes=len(variant.classes),
         label_values=range(len(variant.classes)),
-        void=frozenset({IGNORE_INDEX}),
         size=(64, 96),
         classes=variant.classes,
         palette=variant.palette,
@@ -204,9 +122,9 @@ def _street(variant: Variant) -> Layout:
 
 
 LAYOUTS: dict[str, Layout] = {
-    layout.name: layout
-    for layout in (_CITYSCAPES, _COCO_STUFF, _ADE20K, _CAMVID, _CAMVID_TINY, *map(_street, VARIANTS.values()))
-}
+    name: read_layout(name, facts)
+    for name, facts in yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")).items()
+} | {name: _street(variant) for name, variant in VARIANTS.items()}
 
 
 def layout(name: str) -> Layout:

@@ -6,7 +6,7 @@ or is split over other numbers of ranks or micro-batches sees exactly the same s
 """
 
 import random
-from collections.abc import Iterator, Sized
+from collections.abc import Iterator, Sequence, Sized
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -130,19 +130,26 @@ class PositionSeeded:
 
     def __getitem__(self, draw: Draw) -> Any:
         """Return the sample ``draw.index``, augmented from ``draw.seed``."""
-        if not isinstance(draw, Draw):
-            raise TypeError(f"PositionSeeded expects a Draw from PositionedInfiniteSampler, got {draw!r}")
+        return self.__getitems__([draw])[0]
+
+    def __getitems__(self, draws: Sequence[Draw]) -> list[Any]:
+        """Return the samples of a batch; saving and restoring the generators takes longer than seeding them."""
         python, legacy, tensors = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
         try:
-            # Python's and numpy's generators are the same algorithm: the same key would give the same numbers.
-            random.seed(draw.seed)
-            np.random.seed([1, draw.seed & 0xFFFFFFFF, draw.seed >> 32])  # noqa: NPY002
-            torch.default_generator.manual_seed(draw.seed)  # torch.manual_seed would reseed CUDA too
-            return self.dataset[draw.index]
+            return [self._prepared(draw) for draw in draws]
         finally:
             random.setstate(python)
             np.random.set_state(legacy)  # noqa: NPY002
             torch.set_rng_state(tensors)
+
+    def _prepared(self, draw: Draw) -> Any:
+        if not isinstance(draw, Draw):
+            raise TypeError(f"PositionSeeded expects a Draw from PositionedInfiniteSampler, got {draw!r}")
+        # Python's and numpy's generators are the same algorithm: the same key would give the same numbers.
+        random.seed(draw.seed)
+        np.random.seed([1, draw.seed & 0xFFFFFFFF, draw.seed >> 32])  # noqa: NPY002
+        torch.default_generator.manual_seed(draw.seed)  # torch.manual_seed would reseed CUDA too
+        return self.dataset[draw.index]
 
     def __len__(self) -> int:
         """Number of samples."""

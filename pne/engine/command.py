@@ -1,19 +1,79 @@
 """What the commands that work on specs have in common: devices, processes, one spec after the other, exit status."""
 
 import os
+import signal
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
-from pne.engine.code import running_code
-from pne.engine.console import say
-from pne.engine.devices import claimed_devices
-from pne.engine.interruption import EXIT_STATUS, Interrupted, StopRequest, listening
+from pne.console import say
+from pne.engine.locks import claimed_devices
+from pne.engine.provenance import running_code
 from pne.errors import EXIT_USER_ERROR, UserError, output_is_unread
 from pne.spec import Run, read_spec
+
+# SIGTERM and SIGINT as requests: the training stops at its next iteration boundary, with a checkpoint written.
+
+
+EXIT_STATUS = {signal.SIGTERM: 75, signal.SIGINT: 130}
+
+
+class Interrupted(Exception):
+    """The run stopped on request; ``signum`` tells by which signal."""
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(f"interrupted by {signal.Signals(signum).name}")
+        self.signum = signum
+
+    @property
+    def exit_status(self) -> int:
+        """75 (try again later) after SIGTERM, 130 after Ctrl-C."""
+        return EXIT_STATUS[signal.Signals(self.signum)]
+
+
+class StopRequest:
+    """The first signal that asked this process to stop, if any; 0 as long as none came."""
+
+    def __init__(self) -> None:
+        self.signum = 0
+
+    def note(self, signum: int, frame: FrameType | None) -> None:
+        """Remember the request; a second Ctrl-C stops at once."""
+        if self.signum and signum == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.signum = self.signum or signum
+
+    def check(self) -> None:
+        """Raise ``Interrupted`` if a signal came."""
+        if self.signum:
+            raise Interrupted(self.signum)
+
+
+@contextmanager
+def listening() -> Iterator[StopRequest]:
+    """Turn SIGTERM and SIGINT into a ``StopRequest`` inside the block (main thread only)."""
+    request = StopRequest()
+    before = {signum: signal.signal(signum, request.note) for signum in EXIT_STATUS}
+    try:
+        yield request
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+
+
+def leave_signals_to_parent() -> None:
+    """In a data-loading worker: ignore the signals that a cluster sends to all processes of a job.
+
+    The parent ends its workers itself once it has written its checkpoint.
+    """
+    for signum in EXIT_STATUS:
+        signal.signal(signum, signal.SIG_IGN)
+
 
 if TYPE_CHECKING:
     from pne.engine.processes import Processes
@@ -70,17 +130,35 @@ def _the_only(name: str, values: Sequence[object]) -> str:
 def launch(module: str, argv: Sequence[str], count: int) -> int:
     """Run a command in ``count`` processes of this machine and return the exit status; signals are passed on."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={count}", "-m", module]
-    with listening() as request, subprocess.Popen([*command, *argv]) as process:
-        passed_on = False
-        while True:
-            try:
-                status = process.wait(timeout=1)
-                break
-            except subprocess.TimeoutExpired:
-                if request.signum and not passed_on:
-                    process.send_signal(request.signum)
-                    passed_on = True
+    with listening() as request:
+        status = run_process([*command, *argv], request)
         return EXIT_STATUS[request.signum] if status and request.signum else status
+
+
+def run_process(command: Sequence[str], request: StopRequest, log: Path | None = None) -> int:
+    """Run a command to its end and return its exit status (negative: killed by that signal); a signal is passed on.
+
+    Parameters
+    ----------
+    command : sequence of str
+    request : StopRequest
+        Of this process.
+    log : Path, optional
+        Gets everything that the command prints, in place of an older one.
+    """
+    if log is not None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+    with nullcontext() if log is None else log.open("wb") as stream:
+        errors = None if log is None else subprocess.STDOUT
+        with subprocess.Popen(command, stdout=stream, stderr=errors) as process:
+            passed_on = False
+            while True:
+                try:
+                    return process.wait(timeout=0.5)
+                except subprocess.TimeoutExpired:
+                    if request.signum and not passed_on:
+                        process.send_signal(request.signum)
+                        passed_on = True
 
 
 def _act_here(device: str, specs: Sequence[Path], act: Act, keep_going: bool) -> int:
@@ -132,8 +210,6 @@ def run_each(specs: Sequence[Path], act: Callable[[Path], None], request: StopRe
 
 def report(path: Path, error: Exception) -> int:
     """Print what went wrong; a traceback only for what nobody foresaw. Returns the exit status."""
-    from pne.engine.failures import RunFailure
-
     if isinstance(error, UserError):
         print(f"error: {error}", file=sys.stderr, flush=True)
         return EXIT_USER_ERROR
@@ -156,3 +232,30 @@ def is_of(run: Run, path: Path) -> None:
             f"{path}: the spec says its results go to {run.directory.resolve()}; run the command from the folder that "
             "the workflow runs in, or write the spec anew"
         )
+
+
+# Failures of a run that need no traceback: the message says it all.
+
+
+class RunFailure(RuntimeError):
+    """The run failed; going on or trying again as it is would fail again."""
+
+
+class DivergenceError(RunFailure):
+    """A loss or a weight is NaN or infinite.
+
+    Attributes
+    ----------
+    iteration : int
+        Number of the iteration, counted from 1.
+    what : str
+        What is not finite, and what to do.
+    """
+
+    def __init__(self, iteration: int, what: str) -> None:
+        super().__init__(f"iteration {iteration}: {what}")
+        self.iteration, self.what = iteration, what
+
+
+class OutOfMemoryFailure(RunFailure):
+    """The device's memory does not suffice for the batch."""

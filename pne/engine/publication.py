@@ -5,10 +5,9 @@ import shutil
 from pathlib import Path
 
 from pne.engine import checkpoint
-from pne.engine.scoring import confusion_path
 from pne.errors import UserError
 from pne.files import written_aside
-from pne.results import EVALUATIONS, EvaluationResult, TrainResult, read_result
+from pne.results import EVALUATIONS, EvaluationResult, TrainResult, confusion_path, read_result
 from pne.spec import Run
 
 FINAL = "final.pth"

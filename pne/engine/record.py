@@ -2,14 +2,18 @@
 
 import json
 import math
-from collections.abc import Mapping
+import resource
+import sys
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from pne.engine.failures import DivergenceError
+from pne.engine.command import DivergenceError
 from pne.engine.processes import Processes
 from pne.errors import UserError
 from pne.files import write_text
@@ -32,6 +36,13 @@ class Record:
         First iteration (counted from 0) with a contrastive term; None without one.
     processes : Processes
         Scalars are averaged over them.
+
+    Attributes
+    ----------
+    times : list of float
+        Seconds of every iteration so far.
+    ages : list of int
+        Number of iterations that the process had done before each of `times`.
     """
 
     def __init__(self, iterations: int, contrast_start: int | None, processes: Processes) -> None:
@@ -41,11 +52,12 @@ class Record:
         self._names: list[str] = []
         self._unread: list[Tensor] = []
         self._first_unread = 0
-        self._window: dict[str, Any] = {"count": 0, "sums": {}, "time": 0.0}
+        self._window = new_window()
         self._tail: dict[str, Any] = {"count": 0, "sums": {}}
         self._contrast = {"iterations": 0, "active": 0}
-        self._times: list[float] = []
-        self._ages: list[int] = []
+        self.times: list[float] = []
+        self._waits: list[float] = []
+        self.ages: list[int] = []
 
     @property
     def first_health_iteration(self) -> int:
@@ -53,14 +65,12 @@ class Record:
         return max(self.contrast_start or 0, self.iterations // LAST_SHARE)
 
     @property
-    def times(self) -> list[float]:
-        """Seconds of every iteration so far."""
-        return self._times
+    def data_s(self) -> float | None:
+        """Typical seconds of an iteration in which data were waited for; None where nothing was noted.
 
-    @property
-    def ages(self) -> list[int]:
-        """Number of iterations that the process had done before each of `times`."""
-        return self._ages
+        Checkpoints of before waits were recorded leave the first iterations without.
+        """
+        return typical_time(self._waits, self.ages[-len(self._waits) :]) if self._waits else None
 
     def note(self, iteration: int, scalars: Mapping[str, Tensor]) -> None:
         """Keep the scalars of one iteration (counted from 0); nothing is read yet."""
@@ -72,13 +82,15 @@ class Record:
             raise RuntimeError(f"iteration {iteration + 1}: logged {list(scalars)}, before {self._names}")
         self._unread.append(torch.stack([value.detach().to(torch.float64).reshape(()) for value in scalars.values()]))
 
-    def read(self, times: list[float], first_age: int) -> None:
+    def read(self, times: list[float], waits: list[float], first_age: int) -> None:
         """Fetch the noted scalars and add them to the sums.
 
         Parameters
         ----------
         times : list of float
             Seconds of the same iterations.
+        waits : list of float
+            Seconds of them in which their data were waited for.
         first_age : int
             Number of iterations that this process had done before the first of them.
 
@@ -95,9 +107,11 @@ class Record:
             iteration, values = self._first_unread + offset, dict(zip(self._names, row, strict=True))
             self._check_finite(iteration, values)
             self._add(iteration, values)
-        self._times += times
-        self._ages += range(first_age, first_age + len(times))
+        self.times += times
+        self._waits += waits
+        self.ages += range(first_age, first_age + len(times))
         self._window["time"] += sum(times)
+        self._window["data"] += sum(waits)
 
     def _check_finite(self, iteration: int, values: dict[str, float]) -> None:
         losses = {name: value for name, value in values.items() if "loss" in name}
@@ -115,13 +129,14 @@ class Record:
                 target["sums"][name] = target["sums"].get(name, 0.0) + value
         if self.contrast_start is not None and iteration >= self.first_health_iteration:
             self._contrast["iterations"] += 1
-            self._contrast["active"] += int(values["loss_contrast"] > 0 and values["contrast_anchors"] > 0)
+            has_anchors = values.get("contrast_anchors", 1) > 0  # a loss of one's own may not count them
+            self._contrast["active"] += int(values["loss_contrast"] > 0 and has_anchors)
 
     def take_window(self) -> dict[str, float]:
-        """Return the means since the last call, ``time_s`` among them, and start a new window."""
-        window, self._window = self._window, {"count": 0, "sums": {}, "time": 0.0}
-        count = max(window["count"], 1)
-        return {name: value / count for name, value in (window["sums"] | {"time_s": window["time"]}).items()}
+        """Return the means since the last call, ``time_s`` and ``data_s`` among them, and start a new window."""
+        window, self._window = self._window, new_window()
+        sums = window["sums"] | {"time_s": window["time"], "data_s": window["data"]}
+        return {name: value / max(window["count"], 1) for name, value in sums.items()}
 
     def final_losses(self) -> dict[str, float]:
         """Mean of each loss over the last tenth of the iterations."""
@@ -153,14 +168,21 @@ class Record:
             "window": self._window,
             "tail": self._tail,
             "contrast": self._contrast,
-            "times": torch.tensor(self._times, dtype=torch.float64),
-            "ages": torch.tensor(self._ages, dtype=torch.int64),
+            "times": torch.tensor(self.times, dtype=torch.float64),
+            "waits": torch.tensor(self._waits, dtype=torch.float64),
+            "ages": torch.tensor(self.ages, dtype=torch.int64),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from what `state_dict` returned."""
-        self._window, self._tail, self._contrast = state["window"], state["tail"], state["contrast"]
-        self._times, self._ages = state["times"].tolist(), state["ages"].tolist()
+        self._window, self._tail, self._contrast = new_window() | state["window"], state["tail"], state["contrast"]
+        self.times, self.ages = state["times"].tolist(), state["ages"].tolist()
+        self._waits = state["waits"].tolist() if "waits" in state else []
+
+
+def new_window() -> dict[str, Any]:
+    """Return the sums of no iteration."""
+    return {"count": 0, "sums": {}, "time": 0.0, "data": 0.0}
 
 
 def short_name(name: str) -> str:
@@ -176,7 +198,7 @@ def short_name(name: str) -> str:
 class History:
     """``history.jsonl``: one line per log interval, for the figures.
 
-    Keys: ``iter`` (iterations done), ``lr``, ``time_s``, and the means of every scalar over the interval.
+    Keys: ``iter`` (iterations done), ``lr``, ``time_s``, ``data_s``, and the means of every scalar over the interval.
     """
 
     def __init__(self, path: Path, enabled: bool = True) -> None:
@@ -212,3 +234,93 @@ class History:
                 stream.write(json.dumps(line) + "\n")
         except OSError as error:
             raise UserError(f"{self.path}: cannot be written ({error.strerror}); free space and train on") from error
+
+
+# Time per iteration without waiting for the device, and peak memory of one run.
+
+
+WARM_UP = 10
+
+
+class StepClock:
+    """Stop-watch of iterations; on CUDA it drops markers and reads them when asked, so nothing waits meanwhile."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.on_cuda = device.type == "cuda"
+        self._begin: Any = None
+        self._began = 0.0
+        self._waits: list[float] = []
+        self._spans: list[tuple[Any, Any]] = []
+
+    def _mark(self) -> Any:
+        if not self.on_cuda:
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def start(self) -> None:
+        """Begin an iteration, before its data are fetched."""
+        self._begin, self._began = self._mark(), time.perf_counter()
+
+    def fetched(self) -> None:
+        """Note that the data are there."""
+        self._waits.append(time.perf_counter() - self._began)
+
+    def stop(self) -> None:
+        """End the iteration."""
+        self._spans.append((self._begin, self._mark()))
+
+    def take(self) -> tuple[list[float], list[float]]:
+        """Return the seconds of the iterations since the last call, and those of them in which data were waited for.
+
+        It forgets both, and waits for the device once.
+        """
+        spans, waits, self._spans, self._waits = self._spans, self._waits, [], []
+        if self.on_cuda:
+            if spans:
+                spans[-1][1].synchronize()
+            return [begin.elapsed_time(end) / 1000 for begin, end in spans], waits
+        return [end - begin for begin, end in spans], waits
+
+
+def typical_time(times: Sequence[float], ages: Sequence[int]) -> float:
+    """Median time of the iterations after warm-up.
+
+    Parameters
+    ----------
+    times : sequence of float
+        Seconds per iteration.
+    ages : sequence of int
+        How many iterations the same process had done before; the first 10 of each process are warm-up. Of shorter
+        trainings only the first 3, the first, or none are left out.
+    """
+    for warm_up in (WARM_UP, 3, 1, 0):
+        warm = [seconds for seconds, age in zip(times, ages, strict=True) if age >= warm_up]
+        if warm:
+            return median(warm)
+    raise ValueError("no iteration was timed")
+
+
+def reset_peak_memory(device: torch.device) -> None:
+    """Forget the peak so far, so that the next reading belongs to one run (Linux and CUDA)."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        return
+    try:
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    except OSError:
+        return  # no such switch on this system: the peak then is that of the whole process
+
+
+def peak_memory_mib(device: torch.device) -> tuple[float, str]:
+    """Peak memory since `reset_peak_memory`, in MiB, and what it is: ``cuda_allocated`` or ``resident_set``."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**20, "cuda_allocated"
+    try:
+        lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+        peak = next(float(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
+    except (OSError, StopIteration):
+        used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        peak = used / 2**20 if sys.platform == "darwin" else used / 1024
+    return peak, "resident_set"

@@ -1,19 +1,32 @@
 """mmengine's runner without its side effects: own device, no dumps of environment and config, no visualiser files."""
 
+import copy
 import itertools
 import logging
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import mmseg.datasets
+import mmseg.engine
+import mmseg.models  # noqa: F401 -- importing registers
 import torch
+from mmengine.config import ConfigDict
 from mmengine.logging import MMLogger
 from mmengine.model import MMDistributedDataParallel, revert_sync_batchnorm
-from mmengine.runner import Runner
-from torch import nn
+from mmengine.optim import OptimWrapper
+from mmengine.registry import LOOPS, OPTIM_WRAPPERS, DefaultScope
+from mmengine.runner import IterBasedTrainLoop, Runner
+from mmengine.utils import import_modules_from_strings
+from torch import Tensor, nn
 
+import pne.datasets.registered
+import pne.heads  # noqa: F401 -- importing registers
 from pne.engine.processes import Processes
+from pne.errors import UserError
+from pne.spec.stock import without_pretrained
 
 _serial = itertools.count()
 
@@ -91,7 +104,7 @@ def make_runner(
     Parameters
     ----------
     config : dict
-        Prepared config, see `pne.engine.preparation`.
+        Prepared config, see `pne.engine.runner`.
     processes : Processes
         Device and processes.
     work : Path
@@ -133,3 +146,211 @@ def make_runner(
         randomness={"seed": config["seed"]},
         experiment_name=name,
     )
+
+
+# The training loop: an iteration is one optimiser step, cut into micro-batches where memory asks for it.
+
+
+@LOOPS.register_module()
+class ResumableTrainLoop(IterBasedTrainLoop):
+    """Iterate from wherever the runner was resumed, and give hooks a moment between two iterations.
+
+    Besides mmengine's stages, hooks may have ``before_fetch(runner)``, called before the data of an iteration are
+    waited for, and ``at_boundary(runner)``, called when an iteration is complete in every respect: ``runner.iter``
+    counts it, and schedules have stepped. There the state can be saved.
+
+    Parameters
+    ----------
+    parts : int
+        Number of micro-batches of one iteration.
+    **settings
+        Those of mmengine's loop.
+    """
+
+    def __init__(self, *args: Any, parts: int = 1, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.parts = parts
+
+    def run(self) -> None:
+        """Train to the last iteration."""
+        runner = self.runner
+        runner.optim_wrapper.initialize_count_status(
+            runner.model, self._iter * self.parts, self._max_iters * self.parts
+        )
+        runner.call_hook("before_train")
+        runner.call_hook("before_train_epoch")
+        self.dataloader_iterator.skip_iter(self._iter)
+        while self._iter < self._max_iters:
+            runner.model.train()
+            runner.call_hook("before_fetch")
+            self.run_iter(next(self.dataloader_iterator))
+            runner.call_hook("at_boundary")
+        runner.call_hook("after_train_epoch")
+        runner.call_hook("after_train")
+
+    def run_iter(self, data_batch: dict[str, list[Any]]) -> None:
+        """Make one optimiser step from one batch."""
+        runner = self.runner
+        runner.call_hook("before_train_iter", batch_idx=self._iter, data_batch=data_batch)
+        outputs = [runner.model.train_step(part, runner.optim_wrapper) for part in split(data_batch, self.parts)]
+        runner.call_hook(
+            "after_train_iter", batch_idx=self._iter, data_batch=data_batch, outputs=mean_of_scalars(outputs)
+        )
+        self._iter += 1
+
+
+def split(batch: dict[str, list[Any]], parts: int) -> list[dict[str, list[Any]]]:
+    """Cut a batch (lists of equal length by key) into equal parts."""
+    if parts == 1:
+        return [batch]
+    size = len(next(iter(batch.values()))) // parts
+    return [{key: values[i * size : (i + 1) * size] for key, values in batch.items()} for i in range(parts)]
+
+
+def mean_of_scalars(outputs: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """Average the scalars of micro-batches, detached, on their device."""
+    if len(outputs) == 1:
+        return {name: value.detach() for name, value in outputs[0].items()}
+    return {name: torch.stack([output[name].detach() for output in outputs]).mean(0) for name in outputs[0]}
+
+
+# Mixed precision in bfloat16 without a loss scaler: its range is that of float32, so nothing needs scaling.
+
+
+@OPTIM_WRAPPERS.register_module()
+class Bfloat16OptimWrapper(OptimWrapper):
+    """Run the forward pass under bfloat16 autocast, on CUDA or CPU; parameters and their gradients stay float32.
+
+    mmengine's ``AmpOptimWrapper`` needs CUDA and reads the scaler back in every iteration; this one does neither.
+    """
+
+    @contextmanager
+    def optim_context(self, model: nn.Module) -> Iterator[None]:
+        """Enter autocast, and leave gradients unsynchronised until the update."""
+        device = next(model.parameters()).device
+        with super().optim_context(model), torch.autocast(device.type, torch.bfloat16):
+            yield
+
+
+# Everything a config may name is registered and found: mmseg's own classes, ours, and the config's own imports.
+
+
+SCOPE = "mmseg"
+
+
+def register(config: Mapping[str, Any]) -> None:
+    """Make mmseg the scope in which names of a config are looked up, and do the imports that the config asks for."""
+    current = DefaultScope.get_current_instance()
+    if current is None or current.scope_name != SCOPE:
+        DefaultScope.get_instance(f"pne_{SCOPE}", scope_name=SCOPE)
+    wanted = config.get("custom_imports")
+    if wanted:
+        import_modules_from_strings(**wanted)
+
+
+# From the config of a run to what the runner needs here: batch per process, precision, device, number of workers.
+
+
+def per_process_batch(batch_size: int, world_size: int) -> int:
+    """Images per process and iteration.
+
+    Raises
+    ------
+    UserError
+        If the global batch cannot be split evenly.
+    """
+    return _divided(f"batch_size: {batch_size} images cannot be split evenly over", batch_size, world_size, "processes")
+
+
+def micro_batches(per_process: int, micro_batch: int | None) -> int:
+    """Forward passes per iteration and process, for at most ``micro_batch`` images each (None: all at once).
+
+    Raises
+    ------
+    UserError
+        If the images of a process cannot be split evenly.
+    """
+    size = min(micro_batch or per_process, per_process)
+    return _divided(f"micro_batch: {per_process} images of a process cannot be split into parts of", per_process, size)
+
+
+def _divided(problem: str, total: int, by: int, what: str = "images") -> int:
+    if total % by:
+        fitting = ", ".join(str(number) for number in range(1, total + 1) if total % number == 0)
+        raise UserError(f"{problem} {by} {what}; use one of {fitting}")
+    return total // by
+
+
+def prepare(
+    config: Mapping[str, Any], *, seed: int, iterations: int, precision: str, per_process: int, parts: int, workers: int
+) -> ConfigDict:
+    """Adapt a run's config to the machine; what was hashed keeps its meaning.
+
+    Parameters
+    ----------
+    config : mapping
+        The run's config.
+    seed, iterations, precision
+        Of the run.
+    per_process : int
+        Images per process and iteration.
+    parts : int
+        Micro-batches per iteration.
+    workers : int
+        Data-loading processes.
+
+    Returns
+    -------
+    ConfigDict
+        A copy with a resumable loop, the right optimiser wrapper and data loaders.
+
+    Raises
+    ------
+    UserError
+        If the config trains another number of iterations than the spec says.
+    """
+    prepared = copy.deepcopy(dict(config))
+    declared = prepared["train_cfg"].get("max_iters")
+    if declared != iterations:
+        raise UserError(f"config: train_cfg.max_iters is {declared}, but the spec says {iterations} iterations")
+    prepared["seed"] = seed
+    prepared["train_cfg"] = {"type": ResumableTrainLoop, "max_iters": iterations, "parts": parts}
+    prepared["optim_wrapper"] = _optim_wrapper(prepared["optim_wrapper"], precision, parts)
+    prepared["train_dataloader"]["batch_size"] = per_process
+    for loader in ("train_dataloader", "test_dataloader"):
+        prepared[loader].update(num_workers=workers, persistent_workers=False)
+    prepared["env_cfg"] = {key: value for key, value in prepared.get("env_cfg", {}).items() if key != "dist_cfg"}
+    for head in heads_of(prepared["model"]):
+        if head.get("contrast", {}).get("start"):
+            head["contrast"]["start"] *= parts  # the branch counts forward passes
+    return ConfigDict(prepared)
+
+
+def _optim_wrapper(wrapper: dict[str, Any], precision: str, parts: int) -> dict[str, Any]:
+    wrapper = dict(wrapper, accumulative_counts=parts)
+    if wrapper.get("type") == "AmpOptimWrapper":
+        for key in ("dtype", "loss_scale", "use_fsdp"):
+            wrapper.pop(key, None)
+        wrapper["type"] = "OptimWrapper"
+    if precision == "bf16":
+        wrapper["type"] = Bfloat16OptimWrapper
+    return wrapper
+
+
+def heads_of(model: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the configs of all decode and auxiliary heads."""
+    found = []
+    for key in ("decode_head", "auxiliary_head"):
+        heads = model.get(key) or []
+        found += heads if isinstance(heads, list | tuple) else [heads]
+    return found
+
+
+def plain_model(model: Mapping[str, Any]) -> ConfigDict:
+    """Return the config of the same model for inference: no contrast branch, no initial weights to fetch."""
+    plain = ConfigDict(model).to_dict()
+    for head in heads_of(plain):
+        if head.get("type") == "ContrastHead":
+            head["type"] = head.pop("base")
+            head.pop("contrast", None)
+    return ConfigDict(without_pretrained(plain))

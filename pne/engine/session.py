@@ -10,34 +10,26 @@ from typing import Any
 import torch
 from mmengine.config import Config
 
-from pne.datasets.completeness import is_complete
-from pne.datasets.doctor import fingerprint
-from pne.declaration.build_check import check_buildable
+from pne.console import duration, say, utc_now
+from pne.datasets.files import is_complete
+from pne.datasets.fingerprint import fingerprint
 from pne.engine import checkpoint, publication
-from pne.engine.clock import StepClock, peak_memory_mib, reset_peak_memory, typical_time
-from pne.engine.code import running_code
-from pne.engine.command import is_of
-from pne.engine.console import duration, say
-from pne.engine.data import end_workers, train_loader
-from pne.engine.failures import OutOfMemoryFailure
-from pne.engine.hooks import CheckpointHook, RecordHook
-from pne.engine.initial_weights import check_initial_weights
-from pne.engine.interruption import Interrupted, StopRequest
-from pne.engine.lock import held
-from pne.engine.preparation import micro_batches, per_process_batch, prepare
+from pne.engine.checkpoint import deterministic_on_cpu
+from pne.engine.command import Interrupted, OutOfMemoryFailure, StopRequest, is_of
+from pne.engine.evaluation import evaluate, evaluate_spec, result_of, write_evaluation
+from pne.engine.hooks import CheckpointHook, Progress, RecordHook
+from pne.engine.loaders import end_workers, train_loader
+from pne.engine.locks import held
 from pne.engine.processes import Processes
-from pne.engine.progress import Progress
-from pne.engine.provenance import describe, utc_now
-from pne.engine.randomness import deterministic_on_cpu
-from pne.engine.record import History, Record
-from pne.engine.reevaluation import evaluate_spec
-from pne.engine.registration import register
-from pne.engine.runner import TrainingRunner, make_runner
-from pne.engine.scoring import evaluate, result_of, write_evaluation
+from pne.engine.provenance import describe, running_code
+from pne.engine.record import History, Record, StepClock, peak_memory_mib, reset_peak_memory, typical_time
+from pne.engine.runner import TrainingRunner, make_runner, micro_batches, per_process_batch, prepare, register
 from pne.engine.state import TrainingState, is_from
-from pne.engine.weights import build_plain, inference_parameters, load_final, save_final
+from pne.engine.trial import check_buildable
+from pne.engine.weights import build_plain, check_initial_weights, inference_parameters, load_final, save_final
 from pne.results import TrainResult, write_result
-from pne.spec import CONFIG_FILE, Run, read_config, read_spec
+from pne.spec import Run, read_config, read_spec
+from pne.spec.run import CONFIG_FILE
 
 
 @dataclass(frozen=True)
@@ -217,6 +209,7 @@ class Session:
             run=run.run,
             iterations=run.iterations,
             time_s=typical_time(record.times, record.ages),
+            data_s=record.data_s,
             peak_memory_mib=max(processes.gather(memory)),
             memory_kind=kind,
             resumes=state.resumes,

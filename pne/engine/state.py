@@ -7,14 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pne.console import say, utc_now, warn
 from pne.engine import checkpoint
-from pne.engine.clock import peak_memory_mib
-from pne.engine.code import Code
-from pne.engine.console import say, warn
+from pne.engine.checkpoint import random_state, restore_random_state, seed_streams
 from pne.engine.processes import Processes
-from pne.engine.provenance import utc_now
-from pne.engine.randomness import random_state, restore_random_state, seed_streams
-from pne.engine.record import Record
+from pne.engine.provenance import Code
+from pne.engine.record import Record, peak_memory_mib
 from pne.engine.runner import TrainingRunner
 from pne.engine.weights import BRANCH
 from pne.errors import UserError

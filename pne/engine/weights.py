@@ -1,20 +1,29 @@
 """``final.pth``: the weights that a training ends with, and the model for inference that loads them."""
 
-from collections.abc import Mapping
+import json
+import logging
+import pickle
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlparse
 
 import torch
 from mmengine.config import Config, ConfigDict
-from mmengine.model import revert_sync_batchnorm
+from mmengine.logging import MMLogger
+from mmengine.model import BaseModule, initialize, revert_sync_batchnorm
+from mmengine.runner.checkpoint import CheckpointLoader, get_torch_safe_globals
 from mmseg.registry import MODELS
 from torch import Tensor, nn
 
 from pne.engine import checkpoint
-from pne.engine.preparation import plain_model, prepare
-from pne.engine.registration import register
+from pne.engine.runner import plain_model, prepare, register
 from pne.errors import UserError
 from pne.spec import Run
+from pne.spec.stock import package_folder, problem_of, stock_folder
 
 BRANCH = ".contrast."
 
@@ -87,3 +96,183 @@ def load_final(model: nn.Module, path: Path) -> None:
         model.load_state_dict(state)
     except RuntimeError as error:
         raise UserError(f"{path}: the weights do not fit the model of this run: {error}") from error
+
+
+# Initial weights that a config names are at hand, whole, and those of its backbone, before a training begins.
+
+
+ENOUGH = 0.9
+"""Share of a backbone's parameters that its file must fill. The files that mmsegmentation's configs name fill all but
+a few norms; those of another depth or width fill about half, or nothing."""
+
+
+def check_initial_weights(model: Mapping[str, Any]) -> None:
+    """Load every file that is named, fetching what is named by URL into the cache, and try it on the backbone.
+
+    mmengine loads such files leniently: what does not fit is left at random values, with a warning.
+
+    Parameters
+    ----------
+    model : mapping
+        Config of the model.
+
+    Raises
+    ------
+    UserError
+        If a file is missing, cannot be fetched or loaded, or fills less than nine tenths of the backbone's parameters;
+        names the file, where it comes from and what to do.
+    """
+    for source in dict.fromkeys(_sources(model)):
+        _check_content(source, _fetched(source) if "://" in source else _read(Path(source)))
+    backbone = dict(model.get("backbone") or {})
+    if model.get("pretrained"):
+        backbone["pretrained"] = model["pretrained"]
+    if any(True for _ in _sources(backbone)):
+        _check_fit(backbone)
+
+
+def filled_parameters(config: Mapping[str, Any]) -> tuple[int, int]:
+    """Count what the initial weights of a backbone fill.
+
+    The backbone is built, its parameters are overwritten with NaN, and its own initialisation loads the file.
+
+    Parameters
+    ----------
+    config : mapping
+        Config of the backbone, with initial weights.
+
+    Returns
+    -------
+    (int, int)
+        Numbers that came from the file, and numbers in all.
+    """
+    with torch.random.fork_rng(devices=[]), _quiet():
+        backbone = MODELS.build(dict(config))
+        with torch.no_grad():
+            for parameter in backbone.parameters():
+                parameter.fill_(torch.nan)
+        _load(backbone)
+        parameters = list(backbone.parameters())
+    filled = sum(int((~parameter.isnan()).sum()) for parameter in parameters)
+    return filled, sum(parameter.numel() for parameter in parameters)
+
+
+def _load(backbone: nn.Module) -> None:
+    if type(backbone).init_weights is not BaseModule.init_weights:
+        backbone.init_weights()  # its own way to read files; it draws nothing when there is one
+        return
+    settings = [backbone.init_cfg] if isinstance(backbone.init_cfg, Mapping) else backbone.init_cfg or []
+    initialize(backbone, [dict(entry) for entry in settings if entry["type"] == "Pretrained"])
+
+
+def _check_fit(backbone: Mapping[str, Any]) -> None:
+    source = next(_sources(backbone))
+    kind = backbone.get("type")
+    try:
+        filled, total = filled_parameters(backbone)
+    except Exception as error:  # how a backbone reads its file is up to the backbone
+        first = str(error).strip().splitlines()
+        raise UserError(
+            f"{source}: does not fit the backbone {kind} ({type(error).__name__}: {first[0] if first else ''}); "
+            f"{_remedy(source)}"
+        ) from error
+    if filled < ENOUGH * total:
+        raise UserError(
+            f"{source}: fills {filled} of {total} parameters of the backbone {kind}, the others would start at random; "
+            f"{_remedy(source)}"
+        )
+
+
+def _read(path: Path) -> Any:
+    if not path.is_file():
+        raise UserError(f"{path}: no such file of initial weights; {_remedy(str(path))}")
+    if problem := problem_of(path):
+        raise UserError(f"{path}: {problem}; {_remedy(str(path))}")
+    try:
+        with torch.serialization.safe_globals(get_torch_safe_globals()):
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # what a broken file makes torch.load raise is not documented
+        raise UserError(f"{path}: cannot be loaded ({_first_line(error)}); {_remedy(str(path))}") from error
+
+
+def _fetched(source: str) -> Any:
+    cached = Path(torch.hub.get_dir()) / "checkpoints" / Path(urlparse(source).path).name
+    try:
+        with torch.serialization.safe_globals(get_torch_safe_globals()):
+            if not source.startswith(("http://", "https://")):  # a name that mmengine or another package looks up
+                return CheckpointLoader.load_checkpoint(source, map_location="cpu", logger="silent")
+            return torch.hub.load_state_dict_from_url(
+                source, map_location="cpu", progress=sys.stderr.isatty(), weights_only=True
+            )
+    except OSError as error:  # URLError is one
+        raise UserError(
+            f"{source}: cannot be fetched ({_first_line(error)}); where there is no network, {_remedy(source)}"
+        ) from error
+    except Exception as error:
+        problem = (cached.is_file() and problem_of(cached)) or f"cannot be loaded ({_first_line(error)})"
+        raise UserError(
+            f"{source}: {problem}; delete {cached}, where it was kept, and start again, or {_remedy(source)}"
+        ) from error
+
+
+def _check_content(source: str, content: Any) -> None:
+    weights = content
+    for key in ("state_dict", "model"):
+        if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
+            weights = content[key]
+            break
+    if not isinstance(weights, Mapping) or not any(isinstance(value, Tensor) for value in weights.values()):
+        raise UserError(f"{source}: holds no weights but a {type(content).__name__}; {_remedy(source)}")
+
+
+def _remedy(source: str) -> str:
+    if "://" in source:
+        return "put the file into a folder and name it as weights_dir"
+    address = address_of(Path(source).name)
+    origin = f"from {address} " if address else ""
+    return f"download the file {origin}into this folder, or correct weights_dir"
+
+
+def address_of(name: str) -> str | None:
+    """Return the address from which mmsegmentation's shipped configs take a file of weights, None if they do not."""
+    pattern = re.compile(rf"https?://[^\s'\"]*/{re.escape(name)}")
+    table = package_folder("mmengine") / "hub" / "openmmlab.json"
+    for address in json.loads(table.read_text(encoding="utf-8")).values():
+        if pattern.fullmatch(address):
+            return address
+    for path in sorted(stock_folder().rglob("*.py")):
+        if found := pattern.search(path.read_text(encoding="utf-8")):
+            return found[0]
+    return None
+
+
+def _first_line(error: Exception) -> str:
+    if isinstance(error, pickle.UnpicklingError):
+        return "it holds more than weights, or is damaged"
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep mmengine from telling of keys that do not match: the same is told when the training's model is built."""
+    logger = MMLogger.get_current_instance()
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def _sources(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        if value.get("type") == "Pretrained" and value.get("checkpoint"):
+            yield str(value["checkpoint"])
+        if value.get("pretrained"):
+            yield str(value["pretrained"])
+        for item in value.values():
+            yield from _sources(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _sources(item)

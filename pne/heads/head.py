@@ -11,9 +11,8 @@ from mmseg.registry import MODELS
 from torch import Tensor
 
 from pne.errors import UserError
-from pne.heads.bases import classifying_heads, find_base
 from pne.heads.branch import BRANCH_OPTIONS, ContrastBranch
-from pne.heads.checks import check_keys
+from pne.heads.config import check_keys, classifying_heads, find_base
 
 
 class Tap(NamedTuple):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
-from pne.losses.functional import asymmetric_terms
-from pne.losses.misclassified import MisclassifiedContrast
+from pne.losses.pairs import MisclassifiedContrast, PairCosines
+from pne.losses.similarity import log_count, softplus
 
 __all__ = ["AsymmetricContrastLoss"]
 
 
 class AsymmetricContrastLoss(MisclassifiedContrast):
-    """Supervised contrastive loss of misclassified pixels [paper, Eq. `sup-loss`].
+    """Supervised contrastive loss of misclassified pixels.
 
     For an anchor i with positives P and negatives N::
 
@@ -27,12 +28,10 @@ class AsymmetricContrastLoss(MisclassifiedContrast):
         Unknown option, or a value that is not allowed.
     """
 
-    def _terms(
-        self,
-        positive: Tensor,
-        negative: Tensor,
-        positive_count: Tensor,
-        negative_count: Tensor,
-        weight: Tensor | None,
-    ) -> Tensor:
-        return asymmetric_terms(positive, negative, positive_count, negative_count, self.options["temperature"])
+    def _evaluate(self, pairs: PairCosines) -> Tensor:
+        temperature, dtype = self.options["temperature"], pairs.positive.dtype
+        log_negative = log_count(pairs.negative_count, dtype)
+        repulsion = torch.logsumexp(pairs.negative / temperature + log_negative, -1, keepdim=True)
+        terms = softplus(repulsion - pairs.positive / temperature) * pairs.positive_count
+        # Eq. 1 (`sup-loss`)
+        return pairs.anchor_mean(terms.sum(-1) / pairs.positive_count.sum(-1).clamp(min=1))

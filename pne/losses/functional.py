@@ -1,86 +1,16 @@
-"""The contrasts as pure functions of similarities or embeddings, in log space."""
+"""The cross-image contrast as functions of vectors, in log space: within a batch, or with a memory of any size."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
-import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
-from pne.losses.similarity import ABSENT, product
-from pne.losses.stored import StoredSimilarities
+from pne.losses.similarity import ABSENT, BLOCK, product, softplus
 
-__all__ = ["asymmetric_terms", "contrast_with_batch", "contrast_with_memory", "pixel_contrast", "pne_terms"]
-
-
-def _log_count(count: Tensor, dtype: torch.dtype) -> Tensor:
-    return count.to(dtype).log().masked_fill(count == 0, ABSENT)
-
-
-def _softplus(x: Tensor) -> Tensor:
-    return F.softplus(x, threshold=40.0)  # exact in float64, too
-
-
-def pne_terms(
-    positive: Tensor,
-    negative: Tensor,
-    positive_count: Tensor,
-    negative_count: Tensor,
-    weight: Tensor | None,
-    temperature: float,
-    normalize_weight: bool,
-) -> Tensor:
-    """Contrast each anchor with its positives and negatives on equal terms.
-
-    log(1 + mean_n exp(s_n / t) / mean_p (w_p / wbar) exp(s_p / t)) [paper, per-positive weight in Eq. `change-loss`].
-    Means in place of the paper's sums keep its |N| = |P| where a class has fewer pixels than are to be drawn.
-
-    Parameters
-    ----------
-    positive, negative : Tensor, shape (..., K), at least float32
-        Cosines to the anchor.
-    positive_count, negative_count : Tensor, shape (..., K), int64
-        How often each counts; 0 for padding. Where all are 0, the value is finite and means nothing.
-    weight : Tensor, shape (..., K), same dtype, or None
-        Weights of the positives, > 0.
-    temperature : float
-    normalize_weight : bool
-        Whether to divide the weights by their mean over the positives of the anchor.
-
-    Returns
-    -------
-    Tensor, shape (...,)
-        >= 0, in nats.
-    """
-    dtype = positive.dtype
-    log_positive = _log_count(positive_count, dtype)
-    positives = positive_count.sum(-1)
-    if weight is not None:
-        log_positive = log_positive + weight.log()
-        if normalize_weight:
-            mean = (weight * positive_count).sum(-1) / positives.clamp(min=1)
-            log_positive = log_positive - torch.where(positives > 0, mean, 1).log().unsqueeze(-1)
-    attraction = torch.logsumexp(positive / temperature + log_positive, -1) - _log_total(positives, dtype)
-    log_negative = _log_count(negative_count, dtype)
-    repulsion = torch.logsumexp(negative / temperature + log_negative, -1) - _log_total(negative_count.sum(-1), dtype)
-    return _softplus(repulsion - attraction)
-
-
-def _log_total(total: Tensor, dtype: torch.dtype) -> Tensor:
-    return total.clamp(min=1).to(dtype).log()
-
-
-def asymmetric_terms(
-    positive: Tensor, negative: Tensor, positive_count: Tensor, negative_count: Tensor, temperature: float
-) -> Tensor:
-    """Contrast each positive of an anchor with the sum over its negatives.
-
-    mean_p -log(exp(s_p / t) / (exp(s_p / t) + sum_n exp(s_n / t))) [paper, Eq. `sup-loss`].
-
-    Parameters and result as for `pne_terms`.
-    """
-    repulsion = torch.logsumexp(negative / temperature + _log_count(negative_count, positive.dtype), -1, keepdim=True)
-    terms = _softplus(repulsion - positive / temperature) * positive_count
-    return terms.sum(-1) / positive_count.sum(-1).clamp(min=1)
+__all__ = ["contrast_with_batch", "contrast_with_memory", "pixel_contrast"]
 
 
 def contrast_with_batch(vectors: Tensor, classes: Tensor, valid: Tensor, temperature: float) -> tuple[Tensor, ...]:
@@ -108,7 +38,7 @@ def contrast_with_batch(vectors: Tensor, classes: Tensor, valid: Tensor, tempera
     negative = pair & ~same
     positive = (pair & same).fill_diagonal_(False)
     repulsion = torch.logsumexp((similarity / temperature).masked_fill(~negative, ABSENT), 1, keepdim=True)
-    term = _masked_mean(_softplus(repulsion - similarity / temperature), positive)
+    term = _masked_mean(softplus(repulsion - similarity / temperature), positive)
     constant = similarity.detach()
     return term, positive.any(1), _masked_mean(constant, positive), _masked_mean(constant, negative)
 
@@ -136,9 +66,9 @@ def contrast_with_memory(
     memory = memory.detach()
     if filled is None:
         filled = torch.ones(memory.shape[:2], dtype=torch.bool, device=memory.device)
-    repulsion, own = StoredSimilarities.apply(vectors / temperature, classes, memory, filled)
+    repulsion, own = _StoredSimilarities.apply(vectors / temperature, classes, memory, filled)
     positive = filled[classes] & valid.unsqueeze(1)
-    term = _masked_mean(_softplus(repulsion.unsqueeze(1) - own), positive)
+    term = _masked_mean(softplus(repulsion.unsqueeze(1) - own), positive)
     similarity = _masked_mean(own.detach() * temperature, positive)
     return term, positive.any(1), similarity, _negative_similarity(vectors.detach(), classes, memory, filled) * valid
 
@@ -212,3 +142,68 @@ def pixel_contrast(
             )
         mean = (term * has_positive).sum() / has_positive.sum().clamp(min=1)
         return mean * (temperature / base_temperature)
+
+
+_NEGLIGIBLE = -60.0
+"""exp of it vanishes beside 1 even in float64 and times a million; exponentials that underflow are slow on CPUs."""
+
+
+class _StoredSimilarities(torch.autograd.Function):
+    """Contrast vectors with stored ones: one pass over what may be millions of vectors.
+
+    The rows of the memory are taken in blocks. Along with the sum of the exponentials goes the sum of the vectors that
+    they weigh, which is all that the gradient needs; both are rescaled whenever a block holds a larger similarity
+    (Milakov and Gimelshein 2018, "Online normalizer calculation for softmax").
+
+    Parameters
+    ----------
+    vectors : Tensor, shape (M, D), at least float32
+        Divided by the temperature. The only input with a gradient, and with none of second order.
+    classes : Tensor, shape (M,), int64
+    memory : Tensor, shape (C, R, D), same dtype as `vectors`
+        Constant.
+    filled : Tensor, shape (C, R), bool
+        Which rows hold a vector.
+
+    Returns
+    -------
+    repulsion : Tensor, shape (M,)
+        log sum_n exp(<v, n>) over all vectors of other classes; about `ABSENT` where there are none.
+    own : Tensor, shape (M, R)
+        <v, p> with the rows of the vector's class, filled or not.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, vectors: Tensor, classes: Tensor, memory: Tensor, filled: Tensor) -> tuple[Tensor, Tensor]:
+        number, (stored_classes, _, dim) = len(vectors), memory.shape
+        block = max(1, BLOCK // max(1, number * stored_classes))
+        own_place = classes.view(-1, 1, 1)
+        highest = vectors.new_full((number, 1), ABSENT)
+        total, weighted = vectors.new_zeros(number, 1), vectors.new_zeros(number, dim)
+        own = []
+        for part, present in zip(memory.split(block, 1), filled.split(block, 1), strict=True):
+            flat = part.reshape(-1, dim)
+            similarity = (vectors @ flat.T).view(number, stored_classes, -1)
+            index = own_place.expand(-1, 1, part.shape[1])
+            own.append(similarity.gather(1, index).squeeze(1))
+            similarity.masked_fill_(~present, ABSENT).scatter_(1, index, ABSENT)
+            similarity = similarity.flatten(1)
+            higher = torch.maximum(highest, similarity.amax(1, keepdim=True))
+            weight = similarity.sub_(higher).clamp_(min=_NEGLIGIBLE).exp_()
+            earlier = (highest - higher).exp()
+            total = total * earlier + weight.sum(1, keepdim=True)
+            weighted = weighted * earlier + weight @ flat
+            highest = higher
+        ctx.save_for_backward(weighted / total, classes, memory)
+        return (highest + total.log()).squeeze(1), torch.cat(own, 1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, of_repulsion: Tensor, of_own: Tensor) -> tuple[Tensor, None, None, None]:
+        mean, classes, memory = ctx.saved_tensors
+        with torch.autocast(mean.device.type, enabled=False):
+            gradient = of_repulsion.unsqueeze(1) * mean
+            block = max(1, BLOCK // max(1, mean.numel()))
+            for part, weight in zip(memory.split(block, 1), of_own.split(block, 1), strict=True):
+                gradient = torch.baddbmm(gradient.unsqueeze(1), weight.unsqueeze(1), part[classes]).squeeze(1)
+        return gradient, None, None, None

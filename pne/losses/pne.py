@@ -6,9 +6,8 @@ import torch
 from torch import Tensor
 
 from pne.losses.draw import Draw
-from pne.losses.functional import pne_terms
-from pne.losses.misclassified import MisclassifiedContrast
-from pne.losses.similarity import gather_pixels
+from pne.losses.pairs import MisclassifiedContrast, PairCosines
+from pne.losses.similarity import gather_pixels, log_count, softplus
 
 __all__ = ["PNELoss"]
 
@@ -19,11 +18,12 @@ class PNELoss(MisclassifiedContrast):
     """Positive-negative equal contrast of misclassified pixels.
 
     For an anchor i, labelled k and predicted l, with its negatives N (correct pixels of l) and positives P (correct
-    pixels of k) [paper, Eq. `deqn_ex1a`]::
+    pixels of k)::
 
         log(1 + mean_n exp(cos(i, n) / t) / mean_p (w_p / wbar) exp(cos(i, p) / t))
 
-    averaged over all anchors of the batch. The weights are constants. The defaults are the *paper* preset; *authors*
+    averaged over all anchors of the batch. Means in place of the paper's sums keep its |N| = |P| where a class has
+    fewer pixels than are to be drawn. The weights are constants. The defaults are the *paper* preset; *authors*
     is what the released code does. The two differ in much: see the options.
 
     Parameters
@@ -83,7 +83,7 @@ class PNELoss(MisclassifiedContrast):
     >>> logits, labels = torch.randn(2, 3, 16, 16), torch.randint(3, (2, 64, 64))
     >>> loss = PNELoss(temperature=0.5)(embeddings, logits, labels)
     >>> loss.backward()
-    >>> PNELoss.from_preset("authors", temperature=0.5).max_set_size
+    >>> PNELoss.from_preset("authors", temperature=0.5).options["max_set_size"]
     199
     """
 
@@ -96,20 +96,22 @@ class PNELoss(MisclassifiedContrast):
             return scores.amax(1).clamp(min=_SMALLEST_WEIGHT)
         return torch.exp(scores.amax(1) - scores.logsumexp(1))
 
-    def _terms(
-        self,
-        positive: Tensor,
-        negative: Tensor,
-        positive_count: Tensor,
-        negative_count: Tensor,
-        weight: Tensor | None,
-    ) -> Tensor:
-        return pne_terms(
-            positive,
-            negative,
-            positive_count,
-            negative_count,
-            weight,
-            self.options["temperature"],
-            self.options["normalize_weight"],
-        )
+    def _evaluate(self, pairs: PairCosines) -> Tensor:
+        temperature, dtype = self.options["temperature"], pairs.positive.dtype
+        log_positive = log_count(pairs.positive_count, dtype)
+        positives, negatives = pairs.positive_count.sum(-1), pairs.negative_count.sum(-1)
+        if pairs.weight is not None:
+            log_positive = log_positive + pairs.weight.log()
+            if self.options["normalize_weight"]:
+                mean = (pairs.weight * pairs.positive_count).sum(-1) / positives.clamp(min=1)
+                log_positive = log_positive - torch.where(positives > 0, mean, 1).log().unsqueeze(-1)
+        # Eq. 8 (`deqn_ex1a`, the first of that label): logarithm of the mean of w_p / wbar exp(cos / t)
+        attraction = torch.logsumexp(pairs.positive / temperature + log_positive, -1) - _log(positives, dtype)
+        repulsion = torch.logsumexp(pairs.negative / temperature + log_count(pairs.negative_count, dtype), -1)
+        repulsion = repulsion - _log(negatives, dtype)
+        # Eq. 9 (`deqn_ex1a`, the second of that label)
+        return pairs.anchor_mean(softplus(repulsion - attraction))
+
+
+def _log(number: Tensor, dtype: torch.dtype) -> Tensor:
+    return number.clamp(min=1).to(dtype).log()

@@ -1,14 +1,15 @@
-"""Cosines between pixels of an image, by one gather along the pixel axis."""
+"""Cosines between pixels of an image, by one gather along the pixel axis, and sums of their exponentials."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-__all__ = ["ABSENT", "BLOCK", "gather_pixels", "normalise", "pair_cosines", "pick", "product"]
+__all__ = ["ABSENT", "BLOCK", "gather_pixels", "log_count", "normalise", "pair_cosines", "product", "softplus"]
 
 BLOCK = 2**25
 """Most similarities computed at once: 128 MiB in float32."""
@@ -51,11 +52,6 @@ def normalise(vectors: Tensor, dim: int, detach_norm: bool = False) -> Tensor:
     present = square > _SMALLEST_SQUARE
     scale = torch.where(present, square, 1).rsqrt() * present
     return vectors * (scale.detach() if detach_norm else scale)
-
-
-def pick(columns: Tensor, index: Tensor) -> Tensor:
-    """Take entries of each image's row: (B, S) and (B, A, K) to (B, A, K)."""
-    return columns.gather(1, index.flatten(1)).view_as(index)
 
 
 def pair_cosines(anchor: Tensor, sample: Tensor, index: Tensor, block: int | None = None) -> Tensor:
@@ -114,3 +110,13 @@ def product(left: Tensor, right: Tensor) -> Tensor:
     Autocast would compute the gradient of a plain product in half precision where the backward pass runs inside it.
     """
     return _Product.apply(left, right)
+
+
+def log_count(count: Tensor, dtype: torch.dtype) -> Tensor:
+    """Logarithm of how often something counts; `ABSENT` for 0."""
+    return count.to(dtype).log().masked_fill(count == 0, ABSENT)
+
+
+def softplus(x: Tensor) -> Tensor:
+    """Compute log(1 + exp(x)), exact in float64, too."""
+    return F.softplus(x, threshold=40.0)

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pne.engine.command import carry_out
-from pne.engine.interruption import StopRequest
+from pne.engine.command import StopRequest, carry_out
 from pne.errors import reports_user_errors
 from pne.results import EVALUATIONS
 

@@ -1,33 +1,146 @@
-"""Predict the test images, which have no labels, and pack what the server takes; goes on where it was interrupted."""
+"""Predict the test images of Cityscapes, which have no labels, and pack a PNG of label ids of each for the server.
 
+The server looks for ``<city>_<sequence>_<frame>*.png``, in any folder, exactly one per image, as large as the image
+(`getPrediction` of evaluation/evalPixelLevelSemanticLabeling.py, github.com/mcordts/cityscapesScripts).
+"""
+
+import re
 import shutil
+import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from mmcv.transforms import BaseTransform
+from mmseg.registry import TRANSFORMS
+from PIL import Image
+from pydantic import BaseModel, ConfigDict, Field
 from torch import nn
 from torch.utils.data import Subset
 
-from pne.datasets.doctor import fingerprint
+from pne.console import say, utc_now
+from pne.datasets.files import write_bytes
+from pne.datasets.fingerprint import fingerprint
 from pne.datasets.layouts import layout
-from pne.datasets.pictures import write_bytes
+from pne.datasets.prepare import LABEL_IDS
 from pne.engine import checkpoint
-from pne.engine.command import is_of
-from pne.engine.console import say
-from pne.engine.data import build_dataset, check_folder, image_loader
+from pne.engine.command import StopRequest, is_of
 from pne.engine.inference import Views, predict_multi_scale_flip, predict_single_scale
-from pne.engine.interruption import StopRequest
+from pne.engine.loaders import build_dataset, check_folder, image_loader
 from pne.engine.processes import Processes
-from pne.engine.provenance import describe, utc_now
+from pne.engine.provenance import describe
 from pne.engine.publication import verified_weights
 from pne.engine.weights import load_trained
 from pne.errors import UserError
 from pne.files import write_text, written_aside
+from pne.results import Provenance
 from pne.spec import Run, read_config, read_spec
-from pne.submission.archive import Submission, archive_name, encode, find_images, write_archive
-from pne.submission.blank_labels import LoadBlankLabels  # importing registers
+
+NAME = re.compile(r"(?P<frame>[a-z-]+_\d{6}_\d{6})(_leftImg8bit)?")
+
+
+class Submission(BaseModel):
+    """``<run>.json`` beside the archive: where its predictions come from."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    run: str
+    evaluation: str = Field(description="How it was predicted: single_scale or multi_scale_flip.")
+    bfloat16: bool
+    images: int = Field(ge=1)
+    weights_sha256: str
+    archive_sha256: str
+    provenance: Provenance
+
+
+def archive_name(image: str) -> str:
+    """Return the name of the prediction of an image.
+
+    Raises
+    ------
+    UserError
+        If the image is not named as Cityscapes names its images.
+
+    Examples
+    --------
+    >>> archive_name("berlin_000000_000019_leftImg8bit")
+    'berlin_000000_000019_labelIds.png'
+    """
+    found = NAME.fullmatch(image)
+    if found is None:
+        raise UserError(f"{image}: expected <city>_<6 digits>_<6 digits>_leftImg8bit; the server knows no other images")
+    return f"{found['frame']}_labelIds.png"
+
+
+def encode(train_ids: np.ndarray) -> bytes:
+    """Turn predicted classes, (H, W) with values 0 to 18, into a PNG of label ids."""
+    stream = BytesIO()
+    Image.fromarray(LABEL_IDS[train_ids]).save(stream, "PNG")
+    return stream.getvalue()
+
+
+def find_images(root: Path, subset: bool = False) -> list[Path]:
+    """List the images of the test split, in the order of their names.
+
+    Parameters
+    ----------
+    root : Path
+        Folder of the data set.
+    subset : bool
+        Whether a part of the split will do.
+
+    Raises
+    ------
+    UserError
+        If there is none, or not all of the official split.
+    """
+    cityscapes = layout("cityscapes")
+    split = cityscapes.splits["test"]
+    images = sorted((root / split.images).rglob(f"*{cityscapes.image_suffix}"))
+    if not images:
+        raise UserError(
+            f"{root}: expected {split.images}/<city>/*{cityscapes.image_suffix}, found none; unpack "
+            "leftImg8bit_trainvaltest.zip of cityscapes-dataset.com there"
+        )
+    if len(images) != split.count and not subset:
+        raise UserError(
+            f"{root}: expected the {split.count} images of the test split in {split.images}, found {len(images)}; the "
+            "server refuses an incomplete archive: complete the download (--subset writes one for a look)"
+        )
+    return images
+
+
+def write_archive(path: Path, folder: Path, names: list[str]) -> None:
+    """Pack predictions with fixed dates: equal pictures give equal bytes.
+
+    Parameters
+    ----------
+    path : Path
+        Where to write.
+    folder : Path
+        Folder of the pictures.
+    names : list of str
+        Their names, in the order of the archive.
+    """
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:  # PNG is compressed already
+        for name in names:
+            archive.writestr(zipfile.ZipInfo(name), (folder / name).read_bytes())
+
+
+@TRANSFORMS.register_module()
+class LoadBlankLabels(BaseTransform):
+    """Give an image labels of its own size that say nothing, so that predictions know the size to have."""
+
+    def transform(self, results: dict[str, Any]) -> dict[str, Any]:
+        """Add ``gt_seg_map``, (H, W), uint8, zeros."""
+        results["gt_seg_map"] = np.zeros(results["ori_shape"], np.uint8)
+        results.setdefault("seg_fields", []).append("gt_seg_map")
+        return results
+
 
 REPORT_EVERY = 100
 

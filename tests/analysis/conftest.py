@@ -8,9 +8,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from pne.resolve import ResolvedTrack, load_track
 from pne.results import EvaluationResult, TrainResult, read_result, write_result
-from pne.spec import Run
+from pne.spec import ResolvedTrack, Run, load_track
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

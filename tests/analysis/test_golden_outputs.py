@@ -9,7 +9,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from pne.resolve import load_track
+from pne.spec import load_track
 
 SCORES = """scores:
   - {table: cityscapes, row: deeplabv3, miou: 78.1, date: 2026-01-31, url: https://example.org/a}

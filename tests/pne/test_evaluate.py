@@ -9,8 +9,8 @@ import pytest
 from tiny_runs import PNE, draw_images, write_run
 
 from pne import evaluate, train
-from pne.engine import checkpoint, reevaluation
-from pne.engine.confusion import read_confusion
+from pne.counts import read_confusion
+from pne.engine import checkpoint, evaluation
 from pne.results import EvaluationResult, read_result
 
 CONTRAST = {"loss": PNE, "weight": 1.3, "start": 0, "projection": {"channels": 16}}
@@ -147,7 +147,7 @@ def test_an_interrupted_evaluation_says_so(spec: Path, monkeypatch: pytest.Monke
         os.kill(os.getpid(), signal.SIGTERM)
         options["between"]()
 
-    monkeypatch.setattr(reevaluation, "evaluate", stop)
+    monkeypatch.setattr(evaluation, "evaluate", stop)
     assert command("multi_scale_flip", spec) == 75
     assert seen == ["evaluating"]
     assert progress_of(spec)["state"] == "interrupted"

@@ -9,13 +9,21 @@ import pytest
 import torch
 from tiny_runs import CLASSES, PNE, draw_images, write_run
 
-from pne import extract, train
-from pne.engine.confusion import read_confusion
+from pne import train
+from pne.counts import read_confusion
 from pne.errors import UserError
-from pne.extraction.archives import Features, Pairs, Predictions
-from pne.extraction.network import Network
-from pne.extraction.sampling import ClassSample, pixel_keys
-from pne.extraction.selections import ChosenImage, ConfusionSelection, ImageSelection, write_selection
+from pne.extract import __main__ as extract
+from pne.extract.archives import (
+    ChosenImage,
+    ConfusionSelection,
+    Features,
+    ImageSelection,
+    Pairs,
+    Predictions,
+    write_selection,
+)
+from pne.extract.features import ClassSample, pixel_keys
+from pne.extract.network import Network
 
 
 @pytest.fixture(scope="module")
@@ -114,8 +122,11 @@ def test_images_come_back_in_their_own_colours(specs):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda run: (run / "../../work/base/final.pth").unlink(), "no final weights"),
-        (lambda run: (run / "../../work/base/final.pth").write_bytes(b"other"), "as train.json says"),
+        (
+            lambda run: (run / "../../work/base/final.pth").unlink(),
+            "are missing; train the run again",
+        ),
+        (lambda run: (run / "../../work/base/final.pth").write_bytes(b"other"), "was measured with weights of"),
         (lambda run: (run / "train.json").unlink(), "has not finished"),
     ],
 )

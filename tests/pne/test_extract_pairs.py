@@ -9,15 +9,16 @@ from tiny_runs import CLASSES, PNE, draw_images, write_run
 
 from analysis.figures.panels import draw_pairs
 from analysis.figures.style import paint, paper_style
-from pne import extract, train
-from pne.engine.confusion import read_confusion
+from pne import train
+from pne.counts import read_confusion
 from pne.errors import UserError
-from pne.extraction.archives import Pairs
-from pne.extraction.network import Network
-from pne.extraction.pairs import ENOUGH, MOST, NONE, RANKED, draw_image, extract_pairs
-from pne.extraction.selections import ChosenImage, Confusion, ConfusionSelection, write_selection
-from pne.heads.randomness import call_generator
-from pne.losses import misclassified, sample_pairs
+from pne.extract import __main__ as extract
+from pne.extract.archives import ChosenImage, Confusion, ConfusionSelection, Pairs, write_selection
+from pne.extract.images import ENOUGH, MOST, NONE, RANKED, draw_image, extract_pairs
+from pne.extract.network import Network
+from pne.heads.branch import call_generator
+from pne.losses import pairs as loss_pairs
+from pne.losses import sample_pairs
 
 
 @pytest.fixture(scope="module")
@@ -120,8 +121,8 @@ def test_the_pairs_are_the_branchs_own_next_draw(network, drawn, monkeypatch):
     index, true, predicted = confusion
     pairs = extract_pairs(network, select(tuple(confusion)))
     draws = []
-    original = misclassified.draw_pairs
-    monkeypatch.setattr(misclassified, "draw_pairs", lambda *a, **k: draws.append(original(*a, **k)) or draws[-1])
+    original = loss_pairs.draw_pairs
+    monkeypatch.setattr(loss_pairs, "draw_pairs", lambda *a, **k: draws.append(original(*a, **k)) or draws[-1])
     pixels, branch = network.look(index), network.branch
     assert int(branch.calls) == branch._calls == 40  # it goes on where the training ended
     with torch.no_grad():
@@ -195,10 +196,10 @@ def test_an_image_that_the_split_lacks_is_a_clear_error(network):
 
 
 def test_the_ranking_by_counts_leads_to_pairs(network, spec):
-    from analysis.figures.confusions import read_entries, select_confusions
+    from analysis.figures.selection import select_confusions
 
     counts = spec.parent / "single_scale.confusion.npz"
-    selection = select_confusions(read_entries(counts))
+    selection = select_confusions(read_confusion(counts))
     confusion = read_confusion(counts)
     for one in selection.confusions:
         chosen = (

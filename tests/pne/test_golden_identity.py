@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pne.resolve import load_track
+from pne.spec import load_track
 
 TRACKS = ("quick", "camvid_tiny", "camvid", "paper")
 SEEDS = {"default": None, "0,1": (0, 1)}

@@ -12,10 +12,10 @@ from mmengine.registry import init_default_scope
 from mmseg.registry import MODELS
 from tiny_runs import draw_images, model_config, write_run
 
-from pne.declaration.weight_file import problem_of
 from pne.engine import checkpoint
-from pne.engine.initial_weights import address_of, check_initial_weights, filled_parameters
+from pne.engine.weights import address_of, check_initial_weights, filled_parameters
 from pne.errors import UserError
+from pne.spec.stock import problem_of
 from pne.train import main
 
 BACKBONE = model_config(None)["backbone"]

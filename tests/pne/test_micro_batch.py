@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from tiny_runs import PNE, draw_images, signalled_at, write_run
 
-from pne.declaration.catalogue import read_catalogue
 from pne.engine import checkpoint
 from pne.errors import UserError
-from pne.resolve import load_track
 from pne.results import TrainResult, read_result
+from pne.spec import load_track
+from pne.spec.catalogue import read_catalogue
 from pne.train import main
 from workflows.configuration import read_configuration, spec_options
 
@@ -68,7 +68,7 @@ def test_training_cuts_as_the_spec_says_unless_the_command_line_does(
 def test_a_size_that_does_not_fit_is_told(tmp_path: Path, data: Path, capsys: pytest.CaptureFixture) -> None:
     spec = write_run(tmp_path, data, batch_size=4, iterations=2, micro_batch=3)
     assert main([str(spec)]) == 2
-    assert "micro_batch: 4 images of a process cannot be split into equal parts of 3" in capsys.readouterr().err
+    assert "micro_batch: 4 images of a process cannot be split into parts of 3" in capsys.readouterr().err
 
 
 def test_a_resumed_run_may_be_cut_anew_and_keeps_the_start_of_its_contrast(tmp_path: Path, data: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pne.resolve import load_track
+from pne.spec import load_track
 
 
 @pytest.fixture(scope="module")

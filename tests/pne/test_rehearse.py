@@ -8,18 +8,21 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
+from mmengine.registry import init_default_scope
 from paper_data import write_paper_data
+from PIL import Image
+from tiny_runs import draw_images, run_config
 
-from analysis.cost import Measured, read_rehearsals
-from pne.datasets.synthetic_street import write as draw_street
+from analysis.plan import Cost, read_rehearsals
+from pne.datasets.files import read_size
+from pne.datasets.synthetic_street.__main__ import write as draw_street
+from pne.engine.runner import register
 from pne.errors import UserError
-from pne.rehearsal.groups import contrasts, group_runs
-from pne.rehearsal.record import Rehearsal, memory_class, read_content
-from pne.rehearsal.reduction import rehearsal_of
-from pne.rehearsal.summary import hours, summarise
-from pne.rehearse import choose, main
-from pne.resolve import load_track
+from pne.rehearse.__main__ import choose, largest_images, main, scale_images, shortened
+from pne.rehearse.record import Request, contrasts, group_runs, memory_class, read_rehearsal, summarise
+from pne.spec import load_track
 
 
 @pytest.fixture(scope="module")
@@ -35,11 +38,28 @@ def flat(value, prefix=""):
     return {prefix: value}
 
 
+def request(**settings) -> Request:
+    return Request(
+        **{
+            "runs": ["x"],
+            "config_sha256": "0",
+            "evaluations": ["single_scale"],
+            "iterations": 20,
+            "images": 2,
+            "device": "cpu",
+            "gpus": 1,
+            "workers": 0,
+            "threads": 1,
+            "initial_weights": "random",
+            **settings,
+        }
+    )
+
+
 def changes(track, run: str, **settings) -> dict:
     """Leaves of the config that a rehearsal changes: key -> (declared, rehearsed)."""
     config = track.config(run).to_dict()
-    settings = {"results": "elsewhere", "iterations": 20, "evaluations": ("single_scale",), **settings}
-    before, after = flat(config), flat(rehearsal_of(track.runs[run], config, **settings)[1])
+    before, after = flat(config), flat(shortened(track.runs[run], config, "elsewhere", request(**settings))[1])
     return {
         key: (before.get(key), after.get(key)) for key in before | after if before.get(key, "") != after.get(key, "")
     }
@@ -89,19 +109,18 @@ def test_a_rehearsal_changes_length_and_initial_weights_alone(track) -> None:
     assert set(changes(track, run)) == {
         "train_cfg.max_iters",
         "train_cfg.val_interval",
+        "model.backbone.init_cfg",
         "model.backbone.init_cfg.type",
         "model.backbone.init_cfg.checkpoint",
     }
-    assert set(changes(track, run, random_weights=False)) == {"train_cfg.max_iters", "train_cfg.val_interval"}
+    assert set(changes(track, run, initial_weights="declared")) == {"train_cfg.max_iters", "train_cfg.val_interval"}
 
 
 def test_a_contrast_that_starts_late_is_rehearsed_at_work(track) -> None:
     run = run_named(track, "coco_stuff-ocrnet_w48-cipc")
     assert changes(track, run)["model.decode_head.1.contrast.start"] == (5000, 0)
     config = track.config(run).to_dict()
-    spec, plain = rehearsal_of(
-        track.runs[run], config, results="elsewhere", iterations=20, evaluations=("single_scale",)
-    )
+    spec, plain = shortened(track.runs[run], config, "elsewhere", request())
     assert spec.contrast["start"] == 0
     assert [contrast["start"] for contrast in contrasts(plain["model"])] == [0]
     assert track.runs[run].contrast["start"] == 5000
@@ -131,10 +150,8 @@ def test_sliding_windows_are_scaled_too(track) -> None:
     run = run_named(track, "ade20k-ocrnet_w48-base")
     config = track.config(run).to_dict()
     config["model"]["test_cfg"] = {"mode": "slide", "crop_size": (512, 512), "stride": (341, 341)}
-    plain = rehearsal_of(
-        track.runs[run], config, results="elsewhere", iterations=2, evaluations=("single_scale",), crop=64
-    )[1]
-    assert plain["model"]["test_cfg"] == {"mode": "slide", "crop_size": (64, 64), "stride": (43, 43)}
+    scale_images(config, 64)
+    assert config["model"]["test_cfg"] == {"mode": "slide", "crop_size": (64, 64), "stride": (43, 43)}
 
 
 @pytest.mark.parametrize(
@@ -185,21 +202,25 @@ def rehearsed(repository: Path, data: Path, sweep: list[str], tmp_path_factory: 
 
 def test_one_file_speaks_for_all_runs_of_a_group(rehearsed: Path, quick, sweep: list[str]) -> None:
     (path,) = (rehearsed / "quick/rehearsals").glob("*.json")
-    record = read_content(path, Rehearsal)
-    assert path.stem == record.run == record.runs[0]
-    assert set(sweep) < set(record.runs)
-    assert (record.iterations, record.batch_size, record.crop_size) == (2, 8, (64, 96))
-    assert set(record.evaluations) == {name for run in record.runs for name in quick.runs[run].evaluations}
-    assert {cost.images for cost in record.evaluations.values()} == {2}
-    assert record.losses["loss_contrast"] > 0
-    assert record.peak_memory_mib > 100
-    assert record.memory_kind == "resident_set"
+    record = read_rehearsal(path)
+    trained, runs = record.trained, record.request.runs
+    assert [path.stem, trained.run] == [runs[0], f"{runs[0]}-rehearsal"]
+    assert set(sweep) < set(runs)
+    assert trained.iterations == 2
+    assert trained.provenance.micro_batch == quick.runs[path.stem].batch_size
+    assert set(record.evaluations) == {name for run in runs for name in quick.runs[run].evaluations}
+    assert {result.images for result in record.evaluations.values()} == {2}
+    assert all(result.peak_memory_mib > 100 for result in record.evaluations.values())
+    assert trained.losses["loss_contrast"] > 0
+    assert record.highest_memory_mib >= trained.peak_memory_mib > 100
+    assert trained.memory_kind == "resident_set"
 
 
 def test_the_plan_finds_the_seconds(rehearsed: Path) -> None:
     (path,) = (rehearsed / "quick/rehearsals").glob("*.json")
-    record = read_content(path, Rehearsal)
-    assert read_rehearsals(path.parent) == dict.fromkeys(record.runs, Measured(record.time_s, record.provenance.device))
+    record = read_rehearsal(path)
+    measured = Cost(record.trained.time_s, record.trained.provenance.device)
+    assert read_rehearsals(path.parent) == dict.fromkeys(record.request.runs, measured)
 
 
 def test_nothing_of_the_runs_themselves_is_touched(rehearsed: Path, sweep: list[str]) -> None:
@@ -209,10 +230,10 @@ def test_nothing_of_the_runs_themselves_is_touched(rehearsed: Path, sweep: list[
 
 def test_hours_count_every_run_that_a_rehearsal_stands_for(rehearsed: Path, quick) -> None:
     (path,) = (rehearsed / "quick/rehearsals").glob("*.json")
-    record = read_content(path, Rehearsal)
-    expected = sum(quick.runs[run].iterations for run in record.runs) * record.time_s / 3600
-    assert hours(record, quick.runs) == pytest.approx(expected)
-    assert f"for {len(record.runs)} runs on cpu:" in summarise([record], quick.runs, {})
+    record = read_rehearsal(path)
+    expected = sum(quick.runs[run].iterations for run in record.request.runs) * record.trained.time_s / 3600
+    assert record.hours(quick.runs) == pytest.approx(expected)
+    assert f"for {len(record.request.runs)} runs on cpu:" in summarise([record], quick.runs, {})
 
 
 def test_the_same_rehearsal_is_not_repeated_unless_asked(
@@ -234,8 +255,9 @@ def test_a_reduced_rehearsal_is_kept_from_the_plan(
     folder = tmp_path / "quick/rehearsals"
     assert read_rehearsals(folder) == {}
     (path,) = (folder / "reduced").glob("*.json")
-    record = read_content(path, Rehearsal)
-    assert (record.batch_size, record.crop_size, record.request.reduced) == (2, (32, 48), True)
+    record = read_rehearsal(path)
+    assert (record.request.batch_size, record.request.crop, record.request.reduced) == (2, 32, True)
+    assert record.trained.provenance.micro_batch == 2
     out = capsys.readouterr().out
     assert "Crop or batch were reduced" in out
     assert "hours of training" not in out
@@ -292,7 +314,46 @@ def test_a_broken_record_is_refused_with_its_path(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     path.write_text('{"run": "x"}')
     with pytest.raises(UserError, match=r"x\.json: does not hold a rehearsal .*delete it and rehearse again"):
-        read_content(path, Rehearsal)
+        read_rehearsal(path)
+
+
+# --- the images that it scores --------------------------------------------------------------------------------------
+
+SIZES = [(40, 60), (44, 60), (60, 44), (20, 20), (48, 64), (44, 60)]
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    root = draw_images(tmp_path / "camvid", train=2, test=len(SIZES))
+    for number, size in enumerate(SIZES):
+        Image.fromarray(np.zeros((*size, 3), np.uint8)).save(root / f"img_dir/test/{number:03d}.jpg")
+        Image.fromarray(np.zeros(size, np.uint8)).save(root / f"ann_dir/test/{number:03d}.png")
+    return root
+
+
+def scored_config(data: Path, **changes: object) -> dict:
+    init_default_scope("mmseg")
+    config = run_config(data, iterations=1)
+    register(config)
+    return {**config["test_dataloader"]["dataset"], **changes}
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"), [(1, [4]), (2, [1, 4]), (3, [1, 2, 4]), (4, [1, 2, 4, 5]), (9, [0, 1, 2, 3, 4, 5])]
+)
+def test_the_largest_are_taken_and_of_equal_ones_the_earlier(photos: Path, number: int, expected: list[int]) -> None:
+    assert largest_images(scored_config(photos), number) == expected
+
+
+def test_headers_are_read_and_no_image_is_decoded(photos: Path) -> None:
+    path = photos / "img_dir/test/004.jpg"
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(UserError):
+        read_size(path, decode=True)
+    assert largest_images(scored_config(photos, cache_data=True), 1) == [4]
+    path.write_text("no picture")
+    with pytest.raises(UserError, match=r"004\.jpg: cannot be read as an image"):
+        largest_images(scored_config(photos), 1)
 
 
 # --- all runs of the paper --------------------------------------------------------------------------------------------
@@ -306,7 +367,7 @@ def test_every_run_of_the_paper_rehearses_on_a_cpu(shared: Path, repository: Pat
     command += ["--device", "cpu", "--workers", "1", "--threads", str(min(2, os.cpu_count() or 1))]
     command += ["--data-root", str(data), "--results", str(tmp_path / "results")]
     assert subprocess.run(command, cwd=repository, check=False).returncode == 0
-    records = [read_content(path, Rehearsal) for path in (tmp_path / "results/paper/rehearsals/reduced").glob("*.json")]
+    records = [read_rehearsal(path) for path in (tmp_path / "results/paper/rehearsals/reduced").glob("*.json")]
     track = load_track("paper", experiments=repository / "experiments")
-    assert {run for record in records for run in record.runs} == set(track.runs)
+    assert {run for record in records for run in record.request.runs} == set(track.runs)
     assert all(set(record.evaluations) >= {"single_scale"} for record in records)

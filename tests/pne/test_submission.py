@@ -14,12 +14,13 @@ from PIL import Image
 from tiny_runs import draw_images, write_run
 
 from pne import evaluate, train
-from pne.datasets import cityscapes, layouts
+from pne.datasets import layouts
+from pne.datasets import prepare as preparation
 from pne.datasets.prepare import prepare
 from pne.errors import UserError
 from pne.spec import read_config, read_spec, write_spec
 from pne.submission.__main__ import main
-from pne.submission.archive import archive_name, encode
+from pne.submission.predict import archive_name, encode
 
 SIZE = (64, 128)
 STEMS = [f"berlin_{number:06d}_000019" for number in range(3)]
@@ -86,11 +87,10 @@ def test_the_server_finds_exactly_one_picture_of_every_test_image(submitted: Pat
 
 
 def test_pictures_are_grey_label_ids_of_the_size_of_the_image(submitted: Path) -> None:
-    evaluated = {label for label, (_, train_id) in cityscapes.LABELS.items() if train_id != 255}
     for picture in pictures(submitted).values():
         assert picture.dtype == np.uint8
         assert picture.shape == SIZE
-        assert set(np.unique(picture)) <= evaluated
+        assert set(np.unique(picture)) <= set(preparation.TRAINED_IDS)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_pictures_are_what_the_evaluation_predicts(
     for name, picture in pictures(spec, settings).items():
         label = copy / "gtFine/val/berlin" / name.replace("labelIds", "gtFine_labelTrainIds")
         label.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(cityscapes.TRAIN_IDS[picture]).save(label)
+        Image.fromarray(preparation.CITYSCAPES_TRAIN_IDS[picture]).save(label)
     assert len(np.unique(list(pictures(spec, settings).values()))) > 1
     config.test_dataloader.dataset.data_root = str(copy)
     moved = run.model_copy(update={"runtime": run.runtime.model_copy(update={"results": str(tmp_path / "results")})})
@@ -185,8 +185,7 @@ def test_an_interrupted_call_goes_on_with_what_is_missing(
 
 def test_train_ids_become_label_ids() -> None:
     picture = np.asarray(Image.open(io.BytesIO(encode(np.arange(19).reshape(1, 19)))))
-    expected = sorted((train_id, label) for label, (_, train_id) in cityscapes.LABELS.items() if train_id != 255)
-    assert picture.tolist() == [[label for _, label in expected]]
+    assert picture.tolist() == [list(preparation.TRAINED_IDS)]
 
 
 def test_a_name_that_the_server_does_not_know_is_refused() -> None:

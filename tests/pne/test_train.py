@@ -11,10 +11,10 @@ import torch
 from spy_hooks import notes
 from tiny_runs import PNE, draw_images, run_training, write_run
 
+from pne.counts import read_confusion
 from pne.datasets import layouts
 from pne.engine import checkpoint
-from pne.engine.confusion import read_confusion
-from pne.engine.lock import held
+from pne.engine.locks import held
 from pne.results import EvaluationResult, TrainResult, read_result
 from pne.train import main
 
@@ -69,9 +69,17 @@ def test_a_run_leaves_whole_results(finished: dict[str, Path]) -> None:
         assert result.provenance.micro_batch == 2
         assert len(result.provenance.dataset_fingerprint) == 64
         assert result.dataset_complete is False  # the data were drawn by the dozen under CamVid's layout
+        assert 0 < result.data_s < result.time_s
         assert result.peak_memory_mib > 100
         assert (result.contrast is not None) == contrast
         assert ("loss_contrast" in result.losses) == contrast
+
+
+def test_a_result_of_before_waits_for_data_were_recorded_is_read(finished: dict[str, Path], tmp_path: Path) -> None:
+    older = json.loads((finished["base"].parent / "train.json").read_text())
+    del older["data_s"]
+    (tmp_path / "train.json").write_text(json.dumps(older))
+    assert read_result(tmp_path / "train.json", TrainResult).data_s is None
 
 
 def test_a_result_says_that_the_data_are_complete(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +105,7 @@ def test_the_score_is_that_of_the_confusion_counts(finished: dict[str, Path]) ->
 def test_history_holds_a_line_per_log_interval(finished: dict[str, Path]) -> None:
     lines = [json.loads(line) for line in (finished["pne"].parent / "history.jsonl").read_text().splitlines()]
     assert [line["iter"] for line in lines] == [2, 4, 6, 8, 10, 12]
-    expected = {"iter", "lr", "time_s", "loss", "decode.loss_ce", "loss_contrast", "contrast_anchors"}
+    expected = {"iter", "lr", "time_s", "data_s", "loss", "decode.loss_ce", "loss_contrast", "contrast_anchors"}
     assert expected <= set(lines[0])
     assert lines[0]["lr"] > lines[-1]["lr"]
 
@@ -196,8 +204,8 @@ def test_a_misspelt_argument_is_named_before_any_iteration(
     spec = write_run(tmp_path, data, "misspelt", change={"model.decode_head.dropot": 0.1})
     assert main([str(spec)]) == 2
     error = capsys.readouterr().err
-    assert "config.py: model.decode_head.dropot: " in error
-    assert "did you mean dropout_ratio?" in error
+    assert "config.py: model.decode_head: " in error
+    assert "unexpected keyword argument 'dropot'" in error
     assert "Traceback" not in error
     assert not list(work_of(spec).glob("iter_*.pth"))
 
@@ -238,7 +246,7 @@ def test_a_run_that_another_process_trains_is_left_alone(
     [
         (
             ["--micro-batch", "3"],
-            "micro_batch: 4 images of a process cannot be split into equal parts of 3; use one of 1, 2, 4",
+            "micro_batch: 4 images of a process cannot be split into parts of 3 images; use one of 1, 2, 4",
         ),
     ],
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tiny_runs import PNE, draw_images, environment, write_run
 
-from pne.engine.code import code_sha256
+from pne.engine.provenance import code_sha256
 from pne.results import EvaluationResult, TrainResult, read_result
 
 CONTRAST = {"loss": PNE, "weight": 1.3, "start": 0, "projection": {"channels": 8}}

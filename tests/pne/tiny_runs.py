@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from pne.declaration.canonical import canonical, digest
 from pne.spec import Run, write_spec
+from pne.spec.identity import canonical, digest
 
 CLASSES = 11
 SIZE = (32, 48)

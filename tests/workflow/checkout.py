@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from pne.resolve import load_track
+from pne.spec import load_track
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PARTS = ("Snakefile", "workflows", "profiles", "experiments", "analysis", "pne")

@@ -2,11 +2,10 @@
 
 from pathlib import Path
 
-from pne.engine.code import code_sha256
+from pne.engine.provenance import code_sha256
 from pne.files import write_text
-from pne.resolve import load_track
 from pne.results import ContrastSummary, EvaluationResult, Provenance, TrainResult, write_result
-from pne.spec import Run, write_spec
+from pne.spec import Run, load_track, write_spec
 
 STATISTICS = (
     "loss_contrast",

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from checkout import Checkout
 
-from pne.resolve import load_track
+from pne.spec import load_track
 
 TABLE = """\
 table: diverging

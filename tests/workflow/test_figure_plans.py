@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from checkout import Checkout
 
-from analysis.figures.declaration import ResolvedFigure, resolve_figures
+from analysis.figures import ResolvedFigure, resolve_figures
 from pne.files import write_text
-from pne.resolve import load_track
+from pne.spec import load_track
 
 REPORT = "results/quick/report"
 OF_TABLE_EMBEDDING = ("tsne_sampling", "tsne_loss", "pairs", "training_curves")
@@ -50,10 +50,9 @@ def test_a_drawn_track_has_nothing_to_do(drawn):
     [
         "analysis/figures/panels.py",
         "analysis/figures/draw.py",
-        "analysis/figures/captions.py",
         "analysis/statistics.py",
         "analysis/latex_text.py",
-        "pne/extraction/archives.py",
+        "pne/extract/archives.py",
     ],
 )
 def test_a_changed_plot_is_drawn_and_nothing_is_computed_extracted_or_trained(drawn, script):
@@ -64,7 +63,7 @@ def test_a_changed_plot_is_drawn_and_nothing_is_computed_extracted_or_trained(dr
 
 
 def test_a_changed_plot_reaches_the_report_and_no_page_of_it(drawn):
-    append_comment(drawn / "analysis/figures/sweeps.py")
+    append_comment(drawn / "analysis/figures/plots.py")
     assert drawn.plan("report_pages").jobs == {"draw_figure": len(figures_of(drawn)), "report_pages": 1}
 
 
@@ -83,7 +82,7 @@ def test_a_label_of_a_row_redraws_and_moves_no_coordinates(drawn):
 
 
 def test_another_rule_of_selection_selects_and_extracts_and_trains_nothing(drawn):
-    append_comment(drawn / "analysis/figures/confusions.py")
+    append_comment(drawn / "analysis/figures/selection.py")
     jobs = drawn.plan("figure_pairs").jobs
     assert jobs == {"select_for_figure": 1, "extract_for_figure": 1, "draw_figure": 1, "figure_pairs": 1}
 

@@ -2,9 +2,8 @@
 
 from checkout import Checkout
 
-from pne.rehearsal.groups import group_runs
-from pne.rehearsal.record import Rehearsal, read_content
-from pne.resolve import load_track
+from pne.rehearse.record import group_runs, read_rehearsal
+from pne.spec import load_track
 
 PAPER = ("--config", "track=paper", "data_root=/data")
 
@@ -31,8 +30,8 @@ def test_a_rehearsal_job_leaves_its_record(checkout: Checkout) -> None:
     run = groups[0].run.run
     target = f"results/quick/rehearsals/{run}.json"
     checkout.snakemake("--cores", "1", target, "--config", "workers=0")
-    record = read_content(checkout / target, Rehearsal)
-    assert (record.run, record.iterations, record.request.reduced) == (run, 20, False)
+    record = read_rehearsal(checkout / target)
+    assert (record.request.runs[0], record.trained.iterations, record.request.reduced) == (run, 20, False)
     assert not list((checkout / "results/quick").glob("work/*"))
     assert not list((checkout / f"results/quick/runs/{run}").glob("*"))
     assert checkout.plan(target, "--config", "workers=1").empty

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from checkout import Checkout
 
-from pne.resolve import ResolvedTable, load_track
+from pne.spec import ResolvedTable, load_track
 
 COMMENTED = (
     "experiments/models/tiny_deeplabv3_r18.py",
@@ -13,9 +13,8 @@ COMMENTED = (
     "experiments/contrast/pne.yaml",
     "pne/losses/__init__.py",
     "pne/train.py",
-    "pne/declaration/build.py",
+    "pne/spec/compose.py",
     "workflows/rules/train.smk",
-    "workflows/resources.yaml",
     "Snakefile",
 )
 EVERY_TRIGGER = ("--rerun-triggers", "mtime", "params", "input", "code", "software-env")
@@ -52,7 +51,7 @@ def test_an_entered_score_prints_tables_and_claims_and_trains_nothing(finished: 
 
 
 def test_a_table_script_prints_tables_and_trains_nothing(finished: Checkout) -> None:
-    append_comment(finished / "analysis/latex.py")
+    append_comment(finished / "analysis/tables/layout.py")
     assert set(finished.plan().jobs) == {"table", "tables"}
 
 
@@ -161,9 +160,7 @@ def test_a_named_run_alone_is_trained_anew(finished: Checkout) -> None:
     plan = finished.plan("tables", "--config", f"retrain={run}")
     assert plan.of("retrain") == {run}
     assert not plan.of("train")
-    # Table embedding has a rule of its own.
-    expected = {name for name in tables_of(finished) if run in runs_of_table(finished, name)} - {"embedding"}
-    assert plan.of("print") == expected
+    assert plan.of("print") == {name for name in tables_of(finished) if run in runs_of_table(finished, name)}
     assert finished.plan("table_ade20k", "--config", f"retrain={run}").empty
 
 

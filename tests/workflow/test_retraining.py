@@ -6,10 +6,9 @@ import pytest
 from finished import finish_run
 
 from pne.errors import UserError
-from pne.resolve import load_track
 from pne.results import TrainResult, read_result, write_result
-from pne.spec import Run
-from workflows.retraining import retrained_runs
+from pne.spec import Run, load_track
+from workflows.configuration import retrained_runs
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ import slurm
 from checkout import Checkout
 from trainings import MARK, Watch, running_trainings
 
-from pne.resolve import load_track
 from pne.results import TrainResult, read_result
+from pne.spec import load_track
 
 pytestmark = pytest.mark.slow
 PROFILE = ("--workflow-profile", "profiles/slurm", "--slurm-init-seconds-before-status-checks", "5")

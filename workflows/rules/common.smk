@@ -1,22 +1,22 @@
 """What the rules share: the run behind a job's files, what it asks of a machine, its result files."""
 
-from workflows.resources import ResourceTable
-
-try:
-    RESOURCES = ResourceTable.read(Path(workflow.basedir, "workflows", "resources.yaml"))
-except UserError as error:
-    raise WorkflowError(str(error))
+RESOURCES = TRACK.declaration.resources
+TABLES = [name for name, table in TRACK.tables.items() if table.available]
 
 # Scripts that print results: what they make is made anew when they change.
-ANALYSIS = sorted(str(path.relative_to(workflow.basedir)) for path in Path(workflow.basedir, "analysis").glob("*.py"))
+ANALYSIS = sorted(
+    str(path.relative_to(workflow.basedir))
+    for pattern in ("*.py", "tables/*.py", "claims/*.py")
+    for path in Path(workflow.basedir, "analysis").glob(pattern)
+)
 
 
 # Finished runs to train anew, and the flags that say that it was done, named after the training code: once per code.
 RETRAINED = frozenset()
 RETRAINED_FLAG = "results/{track}/retrained/none/{run}"
 if OPTIONS.retrain:
-    from pne.engine.code import code_sha256
-    from workflows.retraining import retrained_runs
+    from pne.engine.provenance import code_sha256
+    from workflows.configuration import retrained_runs
 
     try:
         RETRAINED = retrained_runs(OPTIONS.retrain, RUNS, code_sha256())
@@ -41,19 +41,20 @@ def run_of(wildcards):
 
 
 def gpus(wildcards):
-    return RESOURCES.gpus(run_of(wildcards))
+    return run_of(wildcards).runtime.claimed_gpus
 
 
 def cores(wildcards):
-    return RESOURCES.cores(run_of(wildcards))
+    return run_of(wildcards).runtime.cores
 
 
 def memory(wildcards, attempt):
-    return RESOURCES.memory_mb(run_of(wildcards), attempt)
+    return RESOURCES.memory(gpus(wildcards), attempt)
 
 
 def minutes(wildcards, attempt):
-    return RESOURCES.minutes(run_of(wildcards), attempt)
+    run = run_of(wildcards)
+    return RESOURCES.minutes(run.model, run.iterations, attempt)
 
 
 def runs_of(table):
@@ -74,10 +75,6 @@ def results_of(runs, evaluations=None):
         for run in runs
         for name in ("train", *(RUNS[run].evaluations if evaluations is None else sorted(evaluations)))
     ]
-
-
-def results_of_table(table):
-    return results_of(runs_of(table), evaluations_of(table))
 
 
 def complete(runs, evaluations=None):

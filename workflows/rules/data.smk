@@ -2,12 +2,12 @@
 
 import hashlib
 
+from pne.datasets.prepare import PREPARED
+
 DATA_ROOT = Path(OPTIONS.data_root or TRACK.declaration.data_root)
 DATASETS = TRACK.declaration.datasets
 SYNTHETIC = "street_"
 SUBSET = "--subset" if OPTIONS.subset else ""
-# Data sets whose labels come in another form than they are trained on.
-PREPARED = ("cityscapes", "coco_stuff", "ade20k")
 
 
 localrules:

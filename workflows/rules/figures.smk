@@ -4,7 +4,7 @@ A changed plot is drawn anew from what is stored; only a changed computation com
 a run that is trained.
 """
 
-from analysis.figures.declaration import resolve_figures, title_of
+from analysis.figures import resolve_figures, title_of
 
 try:
     FIGURES = {name: figure for name, figure in resolve_figures(TRACK, Path("experiments")).items() if figure.available}
@@ -12,8 +12,6 @@ except UserError as error:
     raise WorkflowError(str(error))
 
 DATA_OF_FIGURES = f"results/{TRACK.name}/figures/data"
-TABLES_OF_REPORT = [name for name, table in TRACK.tables.items() if table.available]
-EMBEDDING_OFFERED = "embedding" in TRACK.tables and TRACK.tables["embedding"].available
 
 
 localrules:
@@ -28,16 +26,12 @@ def figures_of(*kinds):
     return "|".join(names) or "none_of_this_track"
 
 
-def scripts_of(*names):
-    """Scripts whose change makes a step of the figures anew."""
-    return [f"analysis/figures/{name}.py" for name in names]
-
-
 # Whatever has a part in drawing: the figures' own modules and what these take from elsewhere.
 DRAWS = [
     *sorted(str(path.relative_to(workflow.basedir)) for path in Path(workflow.basedir).glob("analysis/figures/*.py")),
-    *[f"analysis/{name}.py" for name in ("command", "latex_text", "statistics")],
-    *[f"pne/extraction/{name}.py" for name in ("archives", "selections")],
+    *[f"analysis/{name}.py" for name in ("latex_text", "results", "statistics")],
+    "pne/counts.py",
+    "pne/extract/archives.py",
 ]
 
 
@@ -109,7 +103,7 @@ rule compute_map:
     """Compute t-SNE coordinates; a changed plot leaves them as they are."""
     input:
         features=lambda wildcards: features_of(first_runs(wildcards)),
-        scripts=scripts_of("tsne", "compute"),
+        scripts="analysis/figures/tsne.py",
     output:
         ensure("results/{track}/figures/data/{figure}/map.npz", non_empty=True),
     log:
@@ -130,7 +124,7 @@ rule select_for_figure:
     input:
         results=lambda wildcards: single_scale_of(first_runs(wildcards)),
         retrained=lambda wildcards: retrained(first_runs(wildcards)),
-        scripts=scripts_of("confusions", "compute"),
+        scripts=["analysis/figures/selection.py", "pne/counts.py"],
     output:
         ensure("results/{track}/figures/data/{figure}/selection.json", non_empty=True),
     log:
@@ -197,35 +191,6 @@ rule draw_figure:
         "draw figure {wildcards.figure}"
     shell:
         "python -m analysis.figures draw {wildcards.figure} {params.options} > {log:q} 2>&1"
-
-
-# Table embedding has numbers of its own, which the rule of the other tables does not know.
-wildcard_constraints:
-    table=r"(?!embedding\b)[a-z0-9_]+",
-
-
-rule measure_embeddings:
-    """Print table embedding: what the pictures of t-SNE show, in numbers."""
-    input:
-        features=features_of(runs_of(TRACK.tables["embedding"]) if EMBEDDING_OFFERED else []),
-        declarations=["experiments/tables/embedding.yaml", f"experiments/tracks/{TRACK.name}.yaml"],
-        scripts=[
-            *scripts_of("captions", "embedding", "embedding_table"),
-            *[
-                f"analysis/{name}.py"
-                for name in ("embedding", "embedding_pairs", "latex_text", "measured_texts", "statistics")
-            ],
-        ],
-    output:
-        [ensure(f"results/{TRACK.name}/tables/embedding.{suffix}", non_empty=True) for suffix in ("tex", "csv", "md")],
-    log:
-        f"results/{TRACK.name}/tables/embedding.log",
-    params:
-        options=IDENTITY,
-    message:
-        "measure how embeddings are spread"
-    shell:
-        "python -m analysis.figures embedding {params.options} > {log:q} 2>&1"
 
 
 for name, figure in FIGURES.items():

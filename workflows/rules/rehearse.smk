@@ -5,7 +5,7 @@
 
 import shlex
 
-from pne.rehearsal.groups import group_runs
+from pne.rehearse.record import group_runs
 
 
 localrules:

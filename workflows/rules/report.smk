@@ -5,7 +5,6 @@ report: "../report/workflow.rst"
 
 
 PAGE_TEMPLATES = [f"analysis/templates/{name}.html" for name in ("base", "runs", "page", "claims")]
-REPORT_PAGES = [f"results/{TRACK.name}/report/{name}.html" for name in (*TABLES_OF_REPORT, "claims")]
 
 
 localrules:
@@ -17,7 +16,7 @@ localrules:
 rule report_pages:
     """Everything that the report shows."""
     input:
-        REPORT_PAGES,
+        [f"results/{TRACK.name}/report/{name}.html" for name in (*TABLES, "claims")],
         [figure_files(name) for name in FIGURES],
     message:
         f"pages of the report of track {TRACK.name}"
@@ -39,7 +38,7 @@ rule table_page:
     log:
         "results/{track}/report/{table}.log",
     wildcard_constraints:
-        table="|".join(TABLES_OF_REPORT),
+        table="|".join(TABLES),
     params:
         options=IDENTITY,
     message:

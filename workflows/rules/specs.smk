@@ -28,5 +28,13 @@ def refresh_descriptions():
     """Write those descriptions anew that exist and differ from what this call says of the run."""
     for name, run in RUNS.items():
         path = run.directory / "spec.yaml"
-        if path.exists() and read_spec(path) != run:
+        if path.exists() and not is_described(path, run):
             write_spec(run, TRACK.config(name))
+
+
+def is_described(path, run):
+    """Whether a description says of the run what this call says; one that cannot be read does not."""
+    try:
+        return read_spec(path) == run
+    except UserError:
+        return False

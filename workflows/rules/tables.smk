@@ -1,8 +1,10 @@
 """Tables, claims and the paper's own tables: made from result files, never a reason to train."""
 
+from analysis.tables import EMBEDDING
+
 FORMATS = ("tex", "csv", "md")
-TABLES = [name for name, table in TRACK.tables.items() if table.available]
 CLAIMS = [f"results/{TRACK.name}/claims/claims.{suffix}" for suffix in ("md", "csv", "json")]
+PRINTS = [*ANALYSIS, *(f"analysis/templates/{name}" for name in ("table.tex", "table.md", "tables.tex"))]
 # Scores entered by hand; a table is printed anew when they change.
 EXTERNAL = [path for path in ["experiments/external.yaml"] if Path(path).exists()]
 # Tables that the jobs of this call lead to; filled while Snakemake collects the inputs of rule `table`.
@@ -22,8 +24,12 @@ def table_files(name, track=TRACK.name):
 
 
 def requested_results(wildcards):
-    REQUESTED.add(wildcards.table)
-    return results_of_table(TRACK.tables[wildcards.table])
+    """What a table is made from: results, which may be there in part, or the features of every run."""
+    table = TRACK.tables[wildcards.table]
+    if table.key == EMBEDDING:
+        return features_of(runs_of(table))
+    REQUESTED.add(table.key)
+    return results_of(runs_of(table), evaluations_of(table))
 
 
 def render_partial_tables():
@@ -48,7 +54,7 @@ rule table:
         results=requested_results,
         retrained=lambda wildcards: retrained(runs_of(TRACK.tables[wildcards.table])),
         declarations=["experiments/tables/{table}.yaml", f"experiments/tracks/{TRACK.name}.yaml", *EXTERNAL],
-        scripts=ANALYSIS,
+        scripts=PRINTS,
     output:
         [ensure(file, non_empty=True) for file in table_files("{table}", "{track}")],
     log:
@@ -73,7 +79,7 @@ rule published_table:
     """Print one table as the paper prints it."""
     input:
         declaration="experiments/tables/{table}.yaml",
-        scripts=ANALYSIS,
+        scripts=PRINTS,
     output:
         [ensure(file, non_empty=True) for file in table_files("{table}", "published")],
     log:
@@ -99,7 +105,7 @@ rule judge:
         results=results_of(RUNS),
         retrained=retrained(RUNS),
         declarations=["experiments/claims.yaml", *EXTERNAL],
-        scripts=ANALYSIS,
+        scripts=[*ANALYSIS, "analysis/templates/claims.md"],
     output:
         [ensure(file, non_empty=True) for file in CLAIMS],
     log:

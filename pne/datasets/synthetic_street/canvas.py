@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import RandomState
 
-from pne.datasets.synthetic_street.variants import Part
+from pne.datasets.synthetic_street import Part
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,152 @@
 import numpy as np
 from numpy.random import RandomState
 
-from pne.datasets.synthetic_street.backdrop import GREENS, STEEL
+from pne.datasets.synthetic_street import Part, Variant
 from pne.datasets.synthetic_street.canvas import Camera, Canvas, jitter, pick, value_noise
-from pne.datasets.synthetic_street.variants import Part
+
+# The still parts of a street: sky, ground, skyline, buildings, fences and walls.
+
+
+FACADES = (
+    (120, 118, 115),
+    (165, 155, 138),
+    (140, 95, 80),
+    (190, 188, 182),
+    (105, 100, 96),
+    (150, 140, 150),
+    (128, 116, 98),
+)
+ROOFS = ((128, 66, 50), (104, 72, 66), (146, 84, 58))
+GREENS = ((50, 98, 24), (70, 116, 32), (38, 82, 30), (96, 116, 40))
+STEEL = ((92, 92, 94), (120, 122, 120), (70, 74, 72), (140, 138, 132))
+
+
+def draw_sky(canvas: Canvas, rng: RandomState, horizon: float) -> None:
+    """Fill the canvas with a sky, blue to overcast, brighter towards the horizon, and with clouds."""
+    cloudiness = rng.uniform()
+    zenith = jitter(rng, (110, 140, 185), 20) * (1 - cloudiness) + jitter(rng, (158, 166, 178), 20) * cloudiness
+    low = zenith * 0.5 + 0.5 * np.array([192, 200, 208])
+    everything = (slice(0, canvas.height), slice(0, canvas.width))
+    rows, _ = canvas.grid(everything)
+    t = np.clip(rows / max(horizon, 1), 0, 1)[..., None]
+    canvas.paint(everything, np.True_, Part.SKY, zenith * (1 - t) + low * t)
+    field = value_noise(rng, canvas.height, canvas.width, 40) + 0.6 * value_noise(rng, canvas.height, canvas.width, 14)
+    clouds = field > 0.5 - 0.7 * cloudiness
+    bright = jitter(rng, (222, 222, 222), 14)
+    canvas.paint(everything, clouds, Part.CLOUD, canvas.colour * 0.2 + bright * 0.8)
+
+
+def draw_ground(
+    canvas: Canvas, camera: Camera, rng: RandomState, half_road: float, pavements: tuple[float, float], verge: bool
+) -> None:
+    """Lay road with markings, two pavements with kerbs and, beyond them, grass or more paving."""
+    window = canvas.window(camera.horizon, canvas.height, 0, canvas.width)
+    assert window is not None
+    rows, columns = canvas.grid(window)
+    below = rows > camera.horizon + 0.5
+    z = camera.focal * camera.height / np.where(below, rows - camera.horizon, 1)
+    x = (columns - camera.centre) * z / camera.focal
+    height, width = x.shape
+    rough = 9 * value_noise(rng, height, width, 3) + 7 * value_noise(rng, height, width, 11)
+
+    asphalt = jitter(rng, (88, 89, 95), 20)
+    canvas.paint(window, below, Part.ROAD, asphalt + rough[..., None], z)
+    # Lane markings and worn patches belong to the road.
+    dash = (np.abs(x) < 0.09) & (z % 5 < 2.4)
+    edge = np.abs(np.abs(x) - half_road + 0.35) < 0.07
+    marking = dash | (edge if rng.uniform() < 0.5 else False)
+    canvas.paint(window, below & marking & (rng.uniform() < 0.75), None, np.array([190.0, 190, 186]) + rough[..., None])
+    patch = (np.abs(x - rng.uniform(-2, 2)) < rng.uniform(0.5, 1.5)) & (np.abs(z - rng.uniform(5, 12)) < 2)
+    canvas.shade(window, below & patch, rng.uniform(0.82, 1.15))
+
+    grass = pick(rng, GREENS, 10) + np.array([22, 28, 4])
+    for side, breadth in zip((-1, 1), pavements, strict=True):
+        offset = side * x - half_road
+        paving = jitter(rng, (140, 128, 114), 20)
+        slabs = np.where((z % 1.2 < 0.12) | (offset % 0.9 < 0.07), -12, 0)
+        canvas.paint(window, below & (offset > 0), Part.PAVEMENT, paving + (0.8 * rough + slabs)[..., None])
+        canvas.paint(window, below & (offset > 0) & (offset < 0.22), None, paving + 28)  # kerb
+        if verge:
+            canvas.paint(window, below & (offset > breadth), Part.GRASS, grass + 1.6 * rough[..., None])
+
+
+def draw_skyline(canvas: Canvas, camera: Camera, rng: RandomState, greenery: float) -> None:
+    """Close the end of the street with distant buildings and trees around the horizon."""
+    column = -10.0
+    while column < canvas.width:
+        width, height = rng.uniform(8, 34), rng.uniform(2, 17)
+        part = Part.TREE if rng.uniform() < 0.3 + 0.4 * greenery else Part.BUILDING
+        colour = pick(rng, GREENS if part == Part.TREE else FACADES)
+        top = camera.horizon - height
+        if part == Part.TREE:
+            canvas.ellipse(camera.horizon, column + width / 2, height, 0.6 * width, part, colour, 90)
+        else:
+            canvas.rectangle(top, camera.horizon + 1.5, column, column + width, part, colour, 90)
+        column += width * rng.uniform(0.7, 1.1)
+    canvas.distance[canvas.distance > 500] = 500
+
+
+def _upright(
+    canvas: Canvas, camera: Camera, x: float, near: float, far: float, height: float
+) -> tuple[tuple[slice, slice], np.ndarray, np.ndarray, np.ndarray] | None:
+    """Pixels of a plane parallel to the street: window, mask, distance and height above ground (metres)."""
+    c0, c1 = sorted((camera.column(x, near), camera.column(x, far)))
+    window = canvas.window(camera.row(height, near), camera.row(0, near), c0, c1)
+    if window is None:
+        return None
+    rows, columns = canvas.grid(window)
+    offset = columns - camera.centre
+    ahead = offset * x > 0
+    z = camera.focal * x / np.where(ahead, offset, x)
+    y = camera.height - (rows - camera.horizon) * z / camera.focal
+    mask = ahead & (z >= near) & (z < far) & (y >= 0) & (y < height)
+    return window, mask, np.broadcast_to(z, mask.shape), y
+
+
+def draw_building(
+    canvas: Canvas, camera: Camera, rng: RandomState, x: float, near: float, far: float, variant: Variant
+) -> None:
+    """Raise a building with its front along ``x`` from ``near`` to ``far`` and its flank at ``near``."""
+    is_house = rng.uniform() < variant.roofs
+    part = Part.HOUSE if is_house else Part.BUILDING
+    storey, bay = rng.uniform(2.6, 3.6), rng.uniform(1.6, 3.2)
+    height = rng.uniform(5.5, 8) if is_house else storey * rng.randint(2, 7)
+    wall, glass = pick(rng, FACADES, 22), pick(rng, ((58, 62, 70), (92, 104, 118), (38, 38, 42)), 10)
+    flank, roof = wall * rng.uniform(0.72, 0.95), pick(rng, ROOFS)
+    edges = sorted((camera.column(x, near), camera.column(x + (14 if x > 0 else -14), near)))
+    canvas.rectangle(camera.row(height, near), camera.row(0, near), *edges, part, flank, near)
+    if (plane := _upright(canvas, camera, x, near, far, height)) is None:
+        return
+    window, mask, z, y = plane
+    grain = 6 * value_noise(rng, *mask.shape, 4)[..., None]
+    canvas.paint(window, mask, part, wall + grain, z)
+    opening = (y % storey > 0.3 * storey) & (y % storey < 0.8 * storey) & (z % bay > 0.3 * bay) & (z % bay < 0.75 * bay)
+    eaves = height - 2.8 if is_house else height - 0.5
+    canvas.paint(window, mask & opening & (y < eaves), None, glass + grain)
+    canvas.paint(window, mask & (y > eaves), None, (roof if is_house else wall * 0.85) + grain)
+    if rng.uniform() < 0.35:  # a shop front
+        canvas.paint(window, mask & (y < 2.6) & (y > 0.4), None, pick(rng, FACADES + ROOFS, 30) + grain)
+
+
+def draw_barrier(
+    canvas: Canvas, camera: Camera, rng: RandomState, x: float, near: float, far: float, solid: bool
+) -> None:
+    """Draw a wall (``solid``) or a fence of bars, through which the background shows, along the street."""
+    height = rng.uniform(1.1, 2.4)
+    if (plane := _upright(canvas, camera, x, near, far, height)) is None:
+        return
+    window, mask, z, y = plane
+    grain = 7 * value_noise(rng, *mask.shape, 3)[..., None]
+    if solid:
+        brick = np.where((y % 0.5 < 0.1) | (z % 1.1 < 0.08), -14, 0)[..., None]
+        canvas.paint(window, mask, Part.WALL, pick(rng, FACADES, 20) + grain + brick, z)
+        return
+    colour = pick(rng, (*STEEL, (104, 84, 62), (74, 84, 58)), 15)
+    spacing = rng.uniform(0.3, 0.7)
+    bars = (z % spacing < 0.45 * spacing) | (y > height - 0.14) | (np.abs(y - 0.3) < 0.1)
+    shown = canvas.colour[window] * 0.75 + colour * 0.25
+    canvas.paint(window, mask, Part.FENCE, np.where(bars[..., None], colour + grain, shown), z)
+
 
 PAINTS = ((70, 72, 76), (150, 152, 156), (38, 38, 42), (200, 200, 198), (120, 40, 36), (44, 58, 96), (92, 96, 88))
 CLOTHES = ((40, 40, 50), (92, 84, 76), (150, 46, 44), (50, 70, 130), (176, 168, 150), (160, 120, 60))

@@ -1,13 +1,13 @@
 """One scene: a street laid out at random, painted from far to near, lit, and seen through a small sensor."""
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.random import MT19937, RandomState, SeedSequence
 
-from pne.datasets.synthetic_street import backdrop, objects
+from pne.datasets.synthetic_street import IGNORE_INDEX, SPLITS, Part, Variant, objects
 from pne.datasets.synthetic_street.canvas import Camera, Canvas, value_noise
-from pne.datasets.synthetic_street.variants import IGNORE_INDEX, SPLITS, Part, Variant
 
 HEIGHT, WIDTH = 64, 96
 OVERSAMPLING = 2
@@ -54,15 +54,15 @@ def _lay_out(canvas: Canvas, camera: Camera, rng: RandomState, variant: Variant)
     half_road = rng.uniform(*variant.half_road)
     pavements = (rng.uniform(2.2, 5.5), rng.uniform(2.2, 5.5))
     verge = rng.uniform() < variant.verge
-    backdrop.draw_sky(canvas, rng, camera.horizon)
-    backdrop.draw_skyline(canvas, camera, rng, variant.greenery)
-    backdrop.draw_ground(canvas, camera, rng, half_road, pavements, verge)
+    objects.draw_sky(canvas, rng, camera.horizon)
+    objects.draw_skyline(canvas, camera, rng, variant.greenery)
+    objects.draw_ground(canvas, camera, rng, half_road, pavements, verge)
 
     fronts: list[tuple[float, Callable[[], None]]] = []  # all behind the things on road and pavements
     things: list[tuple[float, Callable[[], None]]] = []
 
-    def stand(draw: Callable[..., None], x: float, z: float, *extra: object) -> None:
-        things.append((z, lambda: draw(canvas, camera, rng, x, z, *extra)))
+    def stand(group: list, draw: Callable[..., None], x: float, z: float, *extra: object) -> None:
+        group.append((z, partial(draw, canvas, camera, rng, x, z, *extra)))
 
     for side, pavement in zip((-1, 1), pavements, strict=True):
         edge = half_road + pavement + (rng.uniform(2, 7) if verge else 0)
@@ -75,45 +75,37 @@ def _lay_out(canvas: Canvas, camera: Camera, rng: RandomState, variant: Variant)
                         part = Part.TREE if rng.uniform() < 0.6 else Part.BUSH
                         size = rng.uniform(3.5, 8) if part == Part.TREE else rng.uniform(0.8, 2.2)
                         x, z = side * (edge + rng.uniform(1, 6)), max(rng.uniform(near, far), 3)
-                        fronts.append((z, _later(objects.draw_foliage, canvas, camera, rng, x, z, part, size)))
+                        stand(fronts, objects.draw_foliage, x, z, part, size)
                 if rng.uniform() < variant.low_walls:
-                    solid = rng.uniform() < 0.4
-                    fronts.append(
-                        (near, _later(backdrop.draw_barrier, canvas, camera, rng, side * edge, near, far, solid))
-                    )
+                    stand(fronts, objects.draw_barrier, side * edge, near, far, rng.uniform() < 0.4)
             else:
-                fronts.append(
-                    (near, _later(backdrop.draw_building, canvas, camera, rng, side * edge, near, far, variant))
-                )
+                stand(fronts, objects.draw_building, side * edge, near, far, variant)
             near = far + rng.uniform(0, 1.5)
         if rng.uniform() < 0.25:  # a railing at the kerb
             start = rng.uniform(4, 15)
-            length = rng.uniform(4, 10)
-            x = side * (half_road + 0.3)
-            things.append((start, _later(backdrop.draw_barrier, canvas, camera, rng, x, start, start + length, False)))
+            stand(things, objects.draw_barrier, side * (half_road + 0.3), start, start + rng.uniform(4, 10), False)
         for _ in range(_count(rng, 0.8 * variant.greenery)):
-            stand(objects.draw_foliage, side * (half_road + 0.8), _distance(rng, 5), Part.TREE, rng.uniform(3.5, 7))
+            x = side * (half_road + 0.8)
+            stand(things, objects.draw_foliage, x, _distance(rng, 5), Part.TREE, rng.uniform(3.5, 7))
         for _ in range(_count(rng, 2.2 * variant.greenery)):  # in front of the buildings
             size = rng.uniform(1.1, 2.8)
-            stand(objects.draw_foliage, side * (edge + rng.uniform(-0.4, 0.4)), _distance(rng, 5), Part.BUSH, size)
+            x = side * (edge + rng.uniform(-0.4, 0.4))
+            stand(things, objects.draw_foliage, x, _distance(rng, 5), Part.BUSH, size)
         for _ in range(_count(rng, variant.furniture / 2)):
             x = side * (half_road + rng.uniform(0.2, 0.7))
-            stand(objects.draw_pole, x, _distance(rng, 3.5), rng.uniform() < 0.45)
+            stand(things, objects.draw_pole, x, _distance(rng, 3.5), rng.uniform() < 0.45)
         for _ in range(_count(rng, variant.people / 2)):
-            stand(objects.draw_pedestrian, side * (half_road + rng.uniform(0.4, pavement)), _distance(rng, 4))
+            x = side * (half_road + rng.uniform(0.4, pavement))
+            stand(things, objects.draw_pedestrian, x, _distance(rng, 4))
         for _ in range(_count(rng, variant.traffic / 2)):
             parked = half_road > 3 and rng.uniform() < 0.6
             x = side * (half_road - 1.1 if parked else half_road * 0.45)
-            stand(objects.draw_vehicle, x, _distance(rng, 5), rng.uniform() < variant.buses)
+            stand(things, objects.draw_vehicle, x, _distance(rng, 5), rng.uniform() < variant.buses)
         for _ in range(_count(rng, variant.riders / 2)):
-            stand(objects.draw_bicyclist, side * rng.uniform(0.4, 1) * half_road, _distance(rng, 4))
+            stand(things, objects.draw_bicyclist, side * rng.uniform(0.4, 1) * half_road, _distance(rng, 4))
     for group in (fronts, things):
         for _, draw in sorted(group, key=lambda item: -item[0]):
             draw()
-
-
-def _later(draw: Callable[..., None], *arguments: object) -> Callable[[], None]:
-    return lambda: draw(*arguments)
 
 
 def _count(rng: RandomState, mean: float) -> int:

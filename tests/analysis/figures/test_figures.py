@@ -1,25 +1,18 @@
 """Declared figures find their runs on every track, and the command draws them from stored results."""
 
-import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
 import pytest
 import yaml
-from samples import made_up_features, made_up_pairs, made_up_predictions
+from samples import made_up_pairs, made_up_predictions, write_features, write_history, write_predictions
 
-from analysis.embedding import METRICS
+from analysis.figures import choose, data_folder, read_figures, resolve_figures
 from analysis.figures.__main__ import main
-from analysis.figures.declaration import choose, data_folder, features_file, read_figures, resolve_figures
-from analysis.figures.embedding import focus_classes
 from pne.errors import UserError
-from pne.extraction.selections import ConfusionSelection, ImageSelection, read_selection
-from pne.resolve import load_track
-from pne.spec import write_spec
+from pne.extract.archives import ConfusionSelection, read_selection
+from pne.spec import load_track, write_spec
 
 EXPERIMENTS = Path("experiments")
 OFFERED_ON_CAMVID = {"tsne_sampling", "tsne_loss", "pairs", "qualitative_cityscapes", "sweeps", "training_curves"}
@@ -120,12 +113,8 @@ def results(quick, finish, tmp_path):
         spec = quick.runs[run]
         write_spec(spec, quick.config(run))
         finish(spec)
-        lines = [{"iter": i, "decode.loss_ce": 1 / i, "loss_contrast": 0.5 + number} for i in (10, 20)]
-        (spec.directory / "history.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    for row in quick.tables["embedding"].rows.values():
-        for run in row.runs.values():
-            features = made_up_features(run, seed=len(run), projection=row.key != "base")
-            features.write(features_file(quick.runs[run]))
+        write_history(spec, 0.5 + number)
+    write_features(quick)
     return ["--track", "quick", "--results", str(tmp_path)]
 
 
@@ -166,21 +155,11 @@ def test_drawing_before_computing_names_what_is_missing(results, capsys):
 def test_selections_are_stored_and_their_rule_is_printed_in_the_caption(results, tmp_path, quick):
     assert main(["select", "qualitative_cityscapes", "pairs", *results]) == 0
     figures = resolve_figures(quick, EXPERIMENTS)
-    folder = data_folder(tmp_path / "quick", "qualitative_cityscapes")
-    images = read_selection(folder / "selection.json", ImageSelection)
-    for seed, run in enumerate(figures["qualitative_cityscapes"].first_seed_runs):
-        predictions = made_up_predictions(run, seed)
-        number = len(images.images)
-        rows = np.arange(number) % 2
-        for name in ("image", "label", "prediction", "size"):
-            setattr(predictions, name, getattr(predictions, name)[rows])
-        predictions.index = np.array([image.index for image in images.images], np.int32)
-        predictions.names = np.array([image.name for image in images.images])
-        predictions.write(folder / f"{run}.npz")
+    images = write_predictions(figures["qualitative_cityscapes"], quick)
     assert main(["draw", "qualitative_cityscapes", *results]) == 0
     assert images.rule in files(tmp_path, "qualitative_cityscapes")["md"].read_text()
 
-    folder = data_folder(tmp_path / "quick", "pairs")
+    folder = data_folder(figures["pairs"], quick)
     confusions = read_selection(folder / "selection.json", ConfusionSelection)
     pairs = made_up_pairs()
     archive = folder / f"{figures['pairs'].first_seed_runs[0]}.npz"
@@ -202,74 +181,25 @@ def test_selections_are_stored_and_their_rule_is_printed_in_the_caption(results,
 
 def test_predictions_of_an_older_selection_are_refused(results, tmp_path, quick, capsys):
     main(["select", "qualitative_cityscapes", *results])
-    folder = data_folder(tmp_path / "quick", "qualitative_cityscapes")
-    for run in resolve_figures(quick, EXPERIMENTS)["qualitative_cityscapes"].first_seed_runs:
+    figure = resolve_figures(quick, EXPERIMENTS)["qualitative_cityscapes"]
+    for run in figure.first_seed_runs:
         predictions = made_up_predictions(run, 0)
         predictions.index[:] = 99
-        predictions.write(folder / f"{run}.npz")
+        predictions.write(data_folder(figure, quick) / f"{run}.npz")
     assert main(["draw", "qualitative_cityscapes", *results]) == 2
     assert "predictions of other images" in capsys.readouterr().err
-
-
-def test_the_embedding_table_has_every_row_metric_and_space(results, tmp_path, quick):
-    assert main(["embedding", *results]) == 0
-    folder = tmp_path / "quick" / "tables"
-    numbers = pd.read_csv(folder / "embedding.csv")
-    rows = set(quick.tables["embedding"].rows)
-    assert set(numbers["row"]) == rows
-    assert set(numbers.loc[numbers["space"] == "projection", "row"]) == rows - {"base"}
-    overall = numbers[(numbers["scope"] == "all") & (numbers["row"] == "pne")]
-    assert set(overall["metric"]) == set(METRICS)
-    assert {"tree", "building", "pole", "tree, building"} <= set(numbers["scope"])
-    assert (numbers["low"] <= numbers["high"]).all()
-    markdown = (folder / "embedding.md").read_text()
-    assert markdown.count("| PNE (authors' code) |") == 6
-    value = overall.loc[(overall["metric"] == "alignment") & (overall["space"] == "penultimate"), "value"].item()
-    assert f"{value:.3f}" in markdown
-    latex = (folder / "embedding.tex").read_text()
-    assert f"{value:.3f}" in latex
-    assert latex.count(r"\multicolumn{8}{l}") == 6
-
-
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex on this machine")
-def test_the_embedding_table_compiles(results, tmp_path):
-    main(["embedding", *results])
-    document = "\n".join(
-        [
-            r"\documentclass{article}",
-            r"\usepackage[T1]{fontenc}\usepackage[utf8]{inputenc}\usepackage{textcomp,booktabs,graphicx}",
-            r"\begin{document}",
-            r"\input{quick/tables/embedding.tex}",
-            r"\end{document}",
-        ]
-    )
-    (tmp_path / "document.tex").write_text(document)
-    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "document.tex"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-2000:]
-    assert "Overfull" not in done.stdout
-
-
-def test_runs_that_sampled_other_pixels_cannot_be_paired(results, quick, capsys):
-    run = next(iter(quick.tables["embedding"].rows["pne"].runs.values()))
-    features = made_up_features(run, projection=True)
-    features.image[:] += 1
-    features.write(features_file(quick.runs[run]))
-    assert main(["embedding", *results]) == 2
-    assert "sampled different pixels" in capsys.readouterr().err
-
-
-def test_the_classes_the_paper_names_are_found_under_each_data_sets_names():
-    assert focus_classes(["road", "vegetation", "pole", "building"]) == ["vegetation", "building", "pole"]
-    assert focus_classes(["wall"]) == []
 
 
 @pytest.mark.parametrize(
     ("modules", "absent"),
     [
-        ("analysis.figures.draw, analysis.figures.compute, analysis.figures.embedding, analysis.report", "torch mmseg"),
-        ("analysis.figures.declaration", "torch mmseg matplotlib pandas sklearn"),
-        ("pne.extraction.archives, pne.extraction.selections", "torch mmseg matplotlib"),
+        (
+            "analysis.figures.draw, analysis.figures.selection, analysis.tables.__main__, analysis.claims.__main__, "
+            "analysis.report, analysis.plan, analysis.status, analysis.runs, analysis.help",
+            "torch mmseg mmcv",
+        ),
+        ("analysis.figures, analysis.tables", "torch mmseg matplotlib pandas sklearn"),
+        ("pne.extract.archives, pne.counts", "torch mmseg matplotlib"),
     ],
 )
 def test_analysis_imports_no_torch_and_parsing_a_workflow_nothing_heavy(in_repository, modules, absent):

@@ -1,29 +1,31 @@
-"""Images, labels and predictions in the right panels, chosen by the stated rules."""
+"""Images, labels, predictions, pairs and pixels of t-SNE in the right panels."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from samples import CLASSES, PALETTE, made_up_pairs, made_up_predictions
+from samples import CLASSES, PALETTE, made_up_features, made_up_pairs, made_up_predictions
 
-from analysis.figures.confusions import (
-    IMAGES_OF_CONFUSION,
-    MOST_CONFUSIONS,
-    Entries,
-    image_miou,
-    read_entries,
-    select_confusions,
-    select_images,
+from analysis.figures.panels import (
+    CHANGE_COLOURS,
+    CHANGES,
+    HOLLOW,
+    change_map,
+    draw_comparison,
+    draw_losses,
+    draw_pairs,
+    draw_sampling,
+    name_negatives,
 )
-from analysis.figures.panels import CHANGE_COLOURS, CHANGES, change_map, draw_comparison, draw_pairs, name_negatives
-from analysis.figures.style import paint, paper_style
-from pne.engine.confusion import Confusion, write_confusion
+from analysis.figures.style import MARKERS, paint, paper_style, visible
+from analysis.figures.tsne import Map, map_one, map_two
 from pne.errors import UserError
 
 
-def entries(*matrices: list[list[int]]) -> Entries:
-    counts = np.array(matrices)
-    image, true, predicted = np.nonzero(counts)
-    names = tuple(f"i{index}" for index in range(len(counts)))
-    return Entries(image, true, predicted, counts[image, true, predicted], names, counts.shape[1])
+@pytest.fixture(scope="module")
+def plane() -> Map:
+    """Both samples of one run on one plane."""
+    return map_one(made_up_features(), 10, "sklearn", {})
 
 
 def test_a_change_map_says_what_became_of_each_pixel():
@@ -98,92 +100,73 @@ def test_the_legend_calls_negatives_correct_pixels_of_the_predicted_class_only_w
     assert name_negatives(pairs) == "pixels of other classes"
 
 
-def test_image_miou_counts_the_classes_labelled_in_the_image():
-    one = entries([[8, 2, 0], [0, 0, 0], [0, 5, 5]], [[10, 0, 0], [0, 0, 0], [0, 0, 0]])
-    # image 0: class 0 IoU 8/10, class 2 IoU 5/10; class 1 is predicted, but not labelled
-    np.testing.assert_allclose(image_miou(one), [65, 100])
+def test_the_sampling_figure_draws_each_sample_in_its_panel(plane):
+    with paper_style():
+        figure = draw_sampling(plane)
+    correct, by_label = figure.axes
+    assert _drawn(correct) == _rows(plane, plane.by_correct)
+    assert _drawn(by_label) == _rows(plane, plane.by_label)
+    assert not any("wrong" in part.get_label() for part in correct.collections)
+    wrong = [part for part in by_label.collections if "wrong" in part.get_label()]
+    assert sum(len(part.get_offsets()) for part in wrong) == (plane.by_label & (plane.label != plane.prediction)).sum()
+    assert all(len(part.get_facecolors()) == 0 for part in wrong)  # hollow
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert legend == [*CLASSES, "hollow: predicted wrongly"]
 
 
-def test_images_are_picked_by_gain_median_and_loss():
-    def right(*shares: int) -> Entries:
-        return entries(*[[[share, 100 - share], [0, 100]] for share in shares])
-
-    baseline, ours = right(50, 50, 50, 50, 50), right(50, 90, 20, 60, 51)
-    selection = select_images(baseline, ours)
-    assert [image.index for image in selection.images] == [1, 3, 4, 2]
-    assert [image.reason.split(":")[0] for image in selection.images] == [
-        "largest gain",
-        "2nd largest gain",
-        "median",
-        "largest loss",
-    ]
-    assert selection.images[0].reason.endswith("+32.1")  # (90/100 + 100/110 - 50/100 - 100/150) / 2
+def test_classes_have_the_palettes_colours_and_shapes_of_their_own(plane):
+    with paper_style():
+        figure = draw_sampling(plane)
+    filled = {part.get_label(): part for part in figure.axes[0].collections}
+    for value, name in enumerate(CLASSES):
+        np.testing.assert_allclose(filled[name].get_facecolors()[0][:3], visible(PALETTE[value] / 255), atol=1e-6)
+    shapes = {part.get_paths()[0].vertices.tobytes() for part in filled.values()}
+    assert len(shapes) == len(CLASSES)
 
 
-def test_one_image_is_shown_once_and_no_gain_is_called_a_loss():
-    baseline, ours = entries([[5, 5], [0, 10]]), entries([[9, 1], [0, 10]])
-    assert [image.index for image in select_images(baseline, ours).images] == [0]
-    many = entries(*[[[5, 5], [0, 10]]] * 4), entries(*[[[5 + n, 5 - n], [0, 10]] for n in (1, 2, 3, 4)])
-    assert "smallest gain" in select_images(*many).images[-1].reason
+def test_the_loss_figure_draws_both_runs_with_one_legend():
+    data = map_two(made_up_features("a", 0), made_up_features("b", 1), 10, "sklearn", {})
+    with paper_style():
+        figure = draw_losses(data, ["CE", "CE and PNE"])
+    assert [ax.get_title() for ax in figure.axes] == ["(a) CE", "(b) CE and PNE"]
+    assert len(figure.legends) == 1
+    for panel, ax in enumerate(figure.axes):
+        assert _drawn(ax) == _rows(data, data.panel == panel)
 
 
-def test_ties_go_to_the_earlier_image_at_both_ends():
-    baseline = entries(*[[[5, 5], [0, 10]]] * 6)
-    ours = entries(*[[[5 + n, 5 - n], [0, 10]] for n in (-1, 2, 0, 2, 1, -1)])
-    selection = select_images(baseline, ours)
-    assert [image.index for image in selection.images] == [1, 3, 2, 0]
-    assert [image.reason.split(":")[0] for image in selection.images][::3] == ["largest gain", "largest loss"]
+def test_a_pixel_of_both_samples_stands_at_the_same_place_in_both_panels(plane):
+    data = replace(plane, xy=plane.xy.copy())
+    lone = np.flatnonzero(data.by_label & ~data.by_correct)
+    data.xy[lone[0]] = data.xy.max(0) + 50  # far off, in the second panel alone
+    with paper_style():
+        figure = draw_sampling(data)
+        figure.draw_without_rendering()
+    first, second = figure.axes
+    assert first.get_xlim() == second.get_xlim()
+    assert first.get_ylim() == second.get_ylim()
+    both = data.xy[data.by_label & data.by_correct]
+    places = [ax.transAxes.inverted().transform(ax.transData.transform(both)) for ax in figure.axes]
+    np.testing.assert_allclose(*places)
+    assert all(((place > 0) & (place < 1)).all() for place in places)
+    shapes = [ax.bbox.height / ax.bbox.width for ax in figure.axes]
+    np.testing.assert_allclose(*shapes)
+    sides = [np.ptp(first.get_xlim()) / first.bbox.width, np.ptp(first.get_ylim()) / first.bbox.height]
+    np.testing.assert_allclose(*sides)  # equal scales
 
 
-def test_confusions_are_ranked_by_their_pixels_and_looked_for_where_they_can_be_shown():
-    # Class 2 is taken for 0 most often, but no image shows 2 predicted rightly; then 1 for 0, most often in image 1.
-    size = 3
-    first = np.zeros((size, size), int)
-    first[2, 0], first[0, 0], first[1, 0], first[1, 1] = 90, 50, 20, 30
-    second = np.zeros((size, size), int)
-    second[1, 0], second[1, 1], second[0, 0], second[0, 1] = 25, 40, 25, 3
-    third = np.zeros((size, size), int)
-    third[1, 0], third[1, 1], third[0, 0] = 40, 39, 90  # more mistaken than correct pixels
-    found = select_confusions(entries(first, second, third)).confusions
-    ranked = [(one.image.index, one.true_class, one.predicted_class, one.pixels) for one in found]
-    assert ranked == [(1, 1, 0, 25), (0, 1, 0, 20), (1, 0, 1, 3)]
+def test_no_class_looks_like_the_entry_for_wrong_predictions(plane):
+    assert HOLLOW not in MARKERS
+    with paper_style():
+        figure = draw_sampling(plane)
+    *classes, hollow = figure.legends[0].legend_handles
+    assert hollow.get_markerfacecolor() == "none"
+    assert hollow.get_marker() == HOLLOW
+    assert hollow.get_marker() not in [handle.get_marker() for handle in classes]
 
 
-def test_a_confusion_is_looked_for_in_a_few_images_and_all_in_all_in_not_too_many():
-    wide = [np.full((12, 12), 1) + np.eye(12, dtype=int) * 50 for _ in range(8)]
-    found = select_confusions(entries(*wide)).confusions
-    assert len(found) == MOST_CONFUSIONS
-    assert [one.image.index for one in found[:IMAGES_OF_CONFUSION]] == list(range(IMAGES_OF_CONFUSION))
-    assert (found[IMAGES_OF_CONFUSION].true_class, found[IMAGES_OF_CONFUSION].predicted_class) == (0, 2)
+def _drawn(ax) -> set:
+    return {tuple(point) for part in ax.collections for point in np.round(part.get_offsets(), 3).tolist()}
 
 
-def test_without_confusion_the_selection_is_empty():
-    assert select_confusions(entries([[5, 0], [0, 5]])).confusions == []
-
-
-def test_counts_are_read_as_the_evaluation_writes_them(tmp_path):
-    path = tmp_path / "single_scale.confusion.npz"
-    made = entries([[3, 1], [0, 2]], [[0, 4], [1, 0]])
-    arrays = [part.astype(np.int32) for part in (made.image, made.true, made.predicted)]
-    write_confusion(path, Confusion(*arrays, made.count, names=("a", "b"), num_classes=2))
-    read = read_entries(path)
-    assert read.names == ("a", "b")
-    assert read.per_image(read.true != read.predicted).tolist() == [1, 5]
-    path.write_bytes(b"PK")
-    with pytest.raises(UserError, match="no readable confusion counts"):
-        read_entries(path)
-
-
-def test_truncated_and_spoilt_counts_are_one_clear_error(tmp_path):
-    path = tmp_path / "single_scale.confusion.npz"
-    random = np.random.default_rng(0)
-    made = entries(*random.integers(0, 1000, (20, 8, 8)).tolist())
-    arrays = [part.astype(np.int32) for part in (made.image, made.true, made.predicted)]
-    write_confusion(path, Confusion(*arrays, made.count, names=made.names, num_classes=8))
-    whole = path.read_bytes()
-    spoilt = bytearray(whole)
-    spoilt[200:260] = bytes(60)
-    for content in (whole[: len(whole) // 2], whole[:-30], bytes(spoilt)):
-        path.write_bytes(content)
-        with pytest.raises(UserError, match="no readable confusion counts"):
-            read_entries(path)
+def _rows(data: Map, chosen: np.ndarray) -> set:
+    return {tuple(point) for point in np.round(data.xy[chosen].astype(float), 3).tolist()}

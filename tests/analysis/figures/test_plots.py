@@ -7,21 +7,25 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.figures.class_iou import class_iou, draw_changes, iou_changes, largest_changes
-from analysis.figures.curves import draw_curves, gather_curves, read_history
-from analysis.figures.style import GAIN, LOSS, paper_style
-from analysis.figures.sweeps import (
+from analysis.figures.plots import (
     axis_limits,
     describe_sweep,
+    draw_changes,
+    draw_curves,
     draw_sweeps,
+    gather_curves,
     group_names,
+    iou_changes,
     is_cut,
+    largest_changes,
+    read_history,
     sweep_values,
     tick_labels,
 )
+from analysis.figures.style import GAIN, LOSS, paper_style
 from analysis.statistics import ImageCounts, widening
-from pne.declaration.schema import Published
 from pne.errors import UserError
+from pne.spec.schema import Published
 
 
 def row(label: str, group: str, published: float | None, runs: dict[int, str]) -> SimpleNamespace:
@@ -213,11 +217,6 @@ def test_unusable_histories_are_clear_errors(tmp_path, text, message):
 def counts(hits: list[list[int]], labelled: list[list[int]]) -> ImageCounts:
     names = tuple(map(str, range(len(hits))))
     return ImageCounts(np.array(hits), np.array(labelled), np.array(labelled), names)
-
-
-def test_class_iou_equals_the_ratio_of_sums():
-    c = counts([[5, 0], [3, 0]], [[10, 0], [10, 0]])
-    np.testing.assert_allclose(class_iou(c, np.array([[1.0, 1], [2, 0]])), [[100 * 8 / 32, np.nan], [100 / 3, np.nan]])
 
 
 def test_changes_have_intervals_that_know_certain_from_uncertain():

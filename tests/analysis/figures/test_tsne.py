@@ -4,11 +4,9 @@ import importlib.util
 
 import numpy as np
 import pytest
-from samples import CLASSES, PALETTE, made_up_features
+from samples import made_up_features
 
 from analysis.figures import tsne
-from analysis.figures.scatter import HOLLOW, draw_losses, draw_sampling
-from analysis.figures.style import MARKERS, paper_style, visible
 from analysis.figures.tsne import Map, embed, initial_positions, map_one, map_two, shared_pixels, thin, unit_rows
 from pne.errors import UserError
 
@@ -78,73 +76,6 @@ def test_a_map_survives_its_file(tmp_path):
     assert again.about == data.about
 
 
-def test_the_sampling_figure_draws_each_sample_in_its_panel():
-    data = map_one(made_up_features(), 10, "sklearn", {})
-    with paper_style():
-        figure = draw_sampling(data)
-    correct, by_label = figure.axes
-    assert _drawn(correct) == _rows(data, data.by_correct)
-    assert _drawn(by_label) == _rows(data, data.by_label)
-    assert not any("wrong" in part.get_label() for part in correct.collections)
-    wrong = [part for part in by_label.collections if "wrong" in part.get_label()]
-    assert sum(len(part.get_offsets()) for part in wrong) == (data.by_label & (data.label != data.prediction)).sum()
-    assert all(len(part.get_facecolors()) == 0 for part in wrong)  # hollow
-    legend = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert legend == [*CLASSES, "hollow: predicted wrongly"]
-
-
-def test_classes_have_the_palettes_colours_and_shapes_of_their_own():
-    data = map_one(made_up_features(), 10, "sklearn", {})
-    with paper_style():
-        figure = draw_sampling(data)
-    filled = {part.get_label(): part for part in figure.axes[0].collections}
-    for value, name in enumerate(CLASSES):
-        np.testing.assert_allclose(filled[name].get_facecolors()[0][:3], visible(PALETTE[value] / 255), atol=1e-6)
-    shapes = {part.get_paths()[0].vertices.tobytes() for part in filled.values()}
-    assert len(shapes) == len(CLASSES)
-
-
-def test_the_loss_figure_draws_both_runs_with_one_legend():
-    data = map_two(made_up_features("a", 0), made_up_features("b", 1), 10, "sklearn", {})
-    with paper_style():
-        figure = draw_losses(data, ["CE", "CE and PNE"])
-    assert [ax.get_title() for ax in figure.axes] == ["(a) CE", "(b) CE and PNE"]
-    assert len(figure.legends) == 1
-    for panel, ax in enumerate(figure.axes):
-        assert _drawn(ax) == _rows(data, data.panel == panel)
-
-
-def test_a_pixel_of_both_samples_stands_at_the_same_place_in_both_panels():
-    data = map_one(made_up_features(), 10, "sklearn", {})
-    lone = np.flatnonzero(data.by_label & ~data.by_correct)
-    data.xy[lone[0]] = data.xy.max(0) + 50  # far off, in the second panel alone
-    with paper_style():
-        figure = draw_sampling(data)
-        figure.draw_without_rendering()
-    first, second = figure.axes
-    assert first.get_xlim() == second.get_xlim()
-    assert first.get_ylim() == second.get_ylim()
-    both = data.xy[data.by_label & data.by_correct]
-    places = [ax.transAxes.inverted().transform(ax.transData.transform(both)) for ax in figure.axes]
-    np.testing.assert_allclose(*places)
-    assert all(((place > 0) & (place < 1)).all() for place in places)
-    shapes = [ax.bbox.height / ax.bbox.width for ax in figure.axes]
-    np.testing.assert_allclose(*shapes)
-    sides = [np.ptp(first.get_xlim()) / first.bbox.width, np.ptp(first.get_ylim()) / first.bbox.height]
-    np.testing.assert_allclose(*sides)  # equal scales
-
-
-def test_no_class_looks_like_the_entry_for_wrong_predictions():
-    assert HOLLOW not in MARKERS
-    data = map_one(made_up_features(), 10, "sklearn", {})
-    with paper_style():
-        figure = draw_sampling(data)
-    *classes, hollow = figure.legends[0].legend_handles
-    assert hollow.get_markerfacecolor() == "none"
-    assert hollow.get_marker() == HOLLOW
-    assert hollow.get_marker() not in [handle.get_marker() for handle in classes]
-
-
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_both_runs_begin_at_the_same_places_and_show_the_same_pixels(monkeypatch, shuffle):
     one, two = made_up_features("a", 0), made_up_features("b", 1)
@@ -171,11 +102,3 @@ def test_both_runs_begin_at_the_same_places_and_show_the_same_pixels(monkeypatch
     assert len(first) == one.by_label.sum()
     assert np.array_equal(data.label[data.panel == 0], data.label[data.panel == 1])
     np.testing.assert_array_equal(data.xy[data.panel == 0], original(first, first_start))
-
-
-def _drawn(ax) -> set:
-    return {tuple(point) for part in ax.collections for point in np.round(part.get_offsets(), 3).tolist()}
-
-
-def _rows(data: Map, chosen: np.ndarray) -> set:
-    return {tuple(point) for point in np.round(data.xy[chosen].astype(float), 3).tolist()}

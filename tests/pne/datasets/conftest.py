@@ -1,11 +1,15 @@
 """Fixtures of the data set tests: a private cache, and a small SyntheticStreet folder drawn once."""
 
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
 from mmengine.registry import init_default_scope
 
-from pne.datasets.synthetic_street import write
+from pne.datasets.synthetic_street.__main__ import write
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for the drawn data that other tests use too
 
 
 @pytest.fixture(autouse=True)
@@ -26,3 +30,9 @@ def street(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _mmseg_scope() -> None:
     """Look names of transforms up in mmsegmentation's registries, as a Runner does."""
     init_default_scope("mmseg")
+
+
+@pytest.fixture
+def tiny(shared, tmp_path) -> Path:
+    """A copy of a small part of CamVid that a test may harm."""
+    return shutil.copytree(shared / "data/camvid_tiny", tmp_path / "camvid", copy_function=shutil.copyfile)

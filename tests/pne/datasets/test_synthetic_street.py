@@ -10,10 +10,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pne.datasets.doctor import check, fingerprint
-from pne.datasets.synthetic_street import IGNORE_INDEX, VARIANTS, Part, draw_scene, store, variant, verify, write
-from pne.datasets.synthetic_street.__main__ import main
+from pne.datasets.doctor import check
+from pne.datasets.fingerprint import fingerprint
+from pne.datasets.synthetic_street import IGNORE_INDEX, VARIANTS, Part, variant
+from pne.datasets.synthetic_street import __main__ as command
+from pne.datasets.synthetic_street.__main__ import main, verify, write
 from pne.datasets.synthetic_street.canvas import Camera, Canvas
+from pne.datasets.synthetic_street.scene import draw_scene
 from pne.errors import UserError
 
 CITY = VARIANTS["street_city"]
@@ -221,7 +224,7 @@ def test_an_older_drawing_in_the_folder_is_refused(street, monkeypatch):
         image, label = draw_scene(*args)
         return image | 1, label
 
-    monkeypatch.setattr(store, "draw_scene", brighter)
+    monkeypatch.setattr(command, "draw_scene", brighter)
     with pytest.raises(UserError, match=r"drawing is '\w+', wanted '\w+'"):
         write("street_city", street)
 
@@ -237,7 +240,7 @@ def test_an_interrupted_drawing_leaves_nothing_behind(tmp_path, monkeypatch):
     def interrupted(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(store, "draw_scene", interrupted)
+    monkeypatch.setattr(command, "draw_scene", interrupted)
     with pytest.raises(KeyboardInterrupt):
         write("street_city", tmp_path / "set")
     assert not list(tmp_path.iterdir())
@@ -250,7 +253,7 @@ def test_a_second_writer_that_was_slower_accepts_the_first_ones_folder(street, t
         shutil.copytree(street, folder, dirs_exist_ok=True)
         shutil.copytree(street, target)
 
-    monkeypatch.setattr(store, "_draw", overtaken)
+    monkeypatch.setattr(command, "_draw", overtaken)
     assert not write("street_city", target)
     assert verify(target) == verify(street)
     assert [p.name for p in tmp_path.iterdir() if p.name != "cache"] == ["set"]

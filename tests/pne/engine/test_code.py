@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pne.engine.code import bare_lines, code_sha256, git_state
+from pne.engine.provenance import bare_lines, code_sha256, git_state
 
 SOURCE = '''"""What it is."""
 
@@ -42,7 +42,7 @@ def test_names_of_files_count_and_other_folders_do_not(tmp_path: Path) -> None:
 
 
 def test_hash_of_the_package_needs_no_torch(repository: Path) -> None:
-    code = "import sys; from pne.engine.code import code_sha256; print(code_sha256(), 'torch' in sys.modules)"
+    code = "import sys; from pne.engine.provenance import code_sha256; print(code_sha256(), 'torch' in sys.modules)"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=repository, check=True)
     digest, torch_imported = told.stdout.split()
     assert digest == code_sha256()

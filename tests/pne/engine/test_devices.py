@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from pne.engine import devices
-from pne.engine.devices import claimed_devices
+from pne.engine import locks
+from pne.engine.locks import claimed_devices
 from pne.errors import UserError
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from pne.engine.devices import claimed_devices
+from pne.engine.locks import claimed_devices
 with claimed_devices(int(sys.argv[1]), folder=Path(sys.argv[2])) as names:
     Path(sys.argv[3]).write_text(",".join(names))
     time.sleep(60)
@@ -24,7 +24,7 @@ with claimed_devices(int(sys.argv[1]), folder=Path(sys.argv[2])) as names:
 
 @pytest.fixture(autouse=True)
 def two_visible_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable in devices.JOB_VARIABLES:
+    for variable in locks.JOB_VARIABLES:
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
 
@@ -81,9 +81,9 @@ def test_jobs_of_a_scheduler_do_not_wait_for_each_other(monkeypatch: pytest.Monk
     folders = set()
     for job in ("12", "13"):
         monkeypatch.setenv("SLURM_JOB_ID", job)
-        folders.add(devices.default_folder())
+        folders.add(locks.default_folder())
     monkeypatch.delenv("SLURM_JOB_ID")
-    folders.add(devices.default_folder())
+    folders.add(locks.default_folder())
     assert len(folders) == 3
 
 

@@ -13,10 +13,10 @@ from mmseg.models import SegTTAModel
 from mmseg.registry import DATASETS
 from torch import nn
 
+from pne.engine.evaluation import evaluate
 from pne.engine.inference import SCALES, Views, predict_multi_scale_flip
 from pne.engine.processes import Processes
-from pne.engine.registration import register
-from pne.engine.scoring import evaluate
+from pne.engine.runner import register
 from pne.engine.weights import build_plain
 from pne.errors import UserError
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pne.engine.lock import held
+from pne.engine.locks import held
 from pne.errors import UserError
 
 TRY = (
-    "import sys; from pathlib import Path; from pne.engine.lock import held\nwith held(Path(sys.argv[1])): print('in')"
+    "import sys; from pathlib import Path; from pne.engine.locks import held\nwith held(Path(sys.argv[1])): print('in')"
 )
 
 

@@ -3,10 +3,16 @@
 import pytest
 from mmseg.registry import MODELS
 
-from pne.engine.loop import ResumableTrainLoop, split
-from pne.engine.precision import Bfloat16OptimWrapper
-from pne.engine.preparation import micro_batches, per_process_batch, plain_model, prepare
-from pne.engine.registration import register
+from pne.engine.runner import (
+    Bfloat16OptimWrapper,
+    ResumableTrainLoop,
+    micro_batches,
+    per_process_batch,
+    plain_model,
+    prepare,
+    register,
+    split,
+)
 from pne.errors import UserError
 
 PRETRAINED = {"type": "Pretrained", "checkpoint": "https://example.org/resnet.pth"}
@@ -38,7 +44,7 @@ def test_a_batch_that_cannot_be_split_names_what_can() -> None:
     with pytest.raises(UserError, match="8 images cannot be split evenly over 3 processes; use one of 1, 2, 4, 8"):
         per_process_batch(8, 3)
     with pytest.raises(
-        UserError, match="6 images of a process cannot be split into equal parts of 4; use one of 1, 2, 3, 6"
+        UserError, match="6 images of a process cannot be split into parts of 4 images; use one of 1, 2, 3, 6"
     ):
         micro_batches(6, 4)
 

@@ -2,8 +2,7 @@
 
 import torch
 
-from pne.engine.code import Code, running_code
-from pne.engine.provenance import describe
+from pne.engine.provenance import Code, describe, running_code
 
 
 def test_provenance_names_versions_and_device() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from pne.engine import checkpoint
-from pne.engine.randomness import deterministic_on_cpu, random_state, restore_random_state, seed_streams
+from pne.engine.checkpoint import deterministic_on_cpu, random_state, restore_random_state, seed_streams
 
 CPU = torch.device("cpu")
 

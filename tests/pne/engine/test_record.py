@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pne.engine import checkpoint
-from pne.engine.failures import DivergenceError
+from pne.engine.command import DivergenceError
 from pne.engine.processes import Processes
 from pne.engine.record import History, Record
 
@@ -26,14 +26,15 @@ def filled(record: Record, rows: list[dict[str, torch.Tensor]], every: int = 4, 
     for index, row in enumerate(rows, start=first):
         record.note(index, row)
         if (index + 1) % every == 0 or index == first + len(rows) - 1:
-            record.read([0.5] * len(record._unread), index)
+            record.read([0.5] * len(record._unread), [0.125] * len(record._unread), index)
     return record
 
 
 def test_the_window_holds_means_since_it_was_last_taken() -> None:
     record = Record(100, None, ALONE)
     filled(record, [scalars(1.0), scalars(2.0)])
-    assert record.take_window() == {"loss": 1.5, "decode.loss_ce": 1.5, "decode.acc_seg": 50.0, "time_s": 0.5}
+    means = {"loss": 1.5, "decode.loss_ce": 1.5, "decode.acc_seg": 50.0, "time_s": 0.5, "data_s": 0.125}
+    assert record.take_window() == means
     filled(record, [scalars(5.0)], first=2)
     assert record.take_window()["loss"] == 5.0
 
@@ -74,6 +75,21 @@ def test_a_record_goes_on_after_a_checkpoint(tmp_path: Path) -> None:
         assert second.final_losses() == whole.final_losses()
         assert second.take_window() == pytest.approx(whole.state_dict()["window"]["sums"] and _means(whole))
         assert len(second.times) == 40
+        assert second.data_s == whole.data_s == 0.125
+
+
+def test_waits_begin_with_the_process_that_records_them() -> None:
+    """A checkpoint of before has none; the median is of the iterations since, without their warm-up."""
+    old = filled(Record(40, None, ALONE), [scalars(1.0)] * 10).state_dict()
+    del old["waits"], old["window"]["data"]
+    resumed = Record(40, None, ALONE)
+    resumed.load_state_dict(old)
+    assert resumed.data_s is None
+    for age in range(30):
+        resumed.note(10 + age, scalars(1.0))
+        resumed.read([0.5], [9.0 if age < 10 else 0.25], age)
+    assert resumed.data_s == 0.25
+    assert resumed.take_window()["data_s"] == pytest.approx((10 * 9.0 + 20 * 0.25) / 40)
 
 
 def _means(record: Record) -> dict[str, float]:

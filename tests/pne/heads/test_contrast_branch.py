@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pne.errors import UserError
 from pne.heads import ContrastBranch
-from pne.heads.randomness import derive_seed
+from pne.heads.branch import derive_seed
 
 GROUPS = {"type": "GN", "num_groups": 2}
 

@@ -1,5 +1,6 @@
 """Two processes with gloo: every parameter takes part in each iteration, also on a rank without anchors."""
 
+import multiprocessing
 from pathlib import Path
 
 import torch
@@ -38,7 +39,9 @@ def train(rank: int, folder: str) -> None:
 
 
 def test_a_rank_without_anchors_does_not_block_the_other(tmp_path: Path) -> None:
-    torch.multiprocessing.spawn(train, (str(tmp_path),), nprocs=2)
+    # the processes fork from one that has imported what they need
+    multiprocessing.set_forkserver_preload(["mmseg.models", "pne.heads"])
+    torch.multiprocessing.start_processes(train, (str(tmp_path),), nprocs=2, start_method="forkserver")
     first, second = (torch.load(tmp_path / f"rank{rank}.pth", weights_only=False) for rank in (0, 1))
     assert first[0][0] > 0
     assert second[0][0] == 0

@@ -11,7 +11,7 @@ from mmseg.registry import MODELS
 from torch.utils.checkpoint import checkpoint
 
 from pne.errors import UserError
-from pne.heads.bases import classifying_heads
+from pne.heads.config import classifying_heads
 
 FCN = head("FCNHead", 4, 0, channels=4, num_convs=1, concat_input=False)
 

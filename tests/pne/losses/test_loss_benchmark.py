@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
-import os
-import subprocess
-import sys
 
+import pytest
 import torch
 
 
-def test_writes_one_record_per_loss_and_pattern(repository, tmp_path):
+@pytest.fixture(scope="module")
+def benchmark(repository):
+    spec = importlib.util.spec_from_file_location("loss_benchmark", repository / "benchmarks" / "loss.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_writes_one_record_per_loss_and_pattern(benchmark, tmp_path, capsys):
     output = tmp_path / "folder" / "loss.jsonl"
-    command = [sys.executable, "benchmarks/loss.py", "--tiny", "--rounds", "2", "--warmup", "0", "--threads", "1"]
-    done = subprocess.run(
-        [*command, "--memory-size", "3", "--output", str(output)],
-        cwd=repository,
-        env={**os.environ, "PYTHONPATH": str(repository)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
+    sizes = ["--rounds", "2", "--warmup", "0", "--threads", "1", "--memory-size", "3"]
+    benchmark.main(["--tiny", *sizes, "--output", str(output)])
+    printed = capsys.readouterr().out
     records = [json.loads(line) for line in output.read_text().splitlines()]
     losses = ["paper", "authors", "asymmetric", "cipc", "cipc_memory_3"]
     assert [(record["pattern"], record["loss"]) for record in records] == [
@@ -34,21 +34,16 @@ def test_writes_one_record_per_loss_and_pattern(repository, tmp_path):
         assert record["embeddings_mib"] == embeddings
         assert record["peak_extra_memory_mib"] >= embeddings  # the gradient alone is as large
         assert record["target"] == {"paper": 0.1, "authors": 0.3}.get(record["loss"])
-        assert f"| {record['pattern']} | {record['loss']} |" in done.stdout
+        assert f"| {record['pattern']} | {record['loss']} |" in printed
 
 
-def test_refuses_what_cannot_be_measured(repository):
-    def message(*arguments):
-        done = subprocess.run(
-            [sys.executable, "benchmarks/loss.py", *arguments],
-            cwd=repository,
-            env={**os.environ, "PYTHONPATH": str(repository)},
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 2
-        return done.stderr
-
-    assert "must be at least 1" in message("--rounds", "0")
-    if not torch.cuda.is_available():
-        assert "torch finds no CUDA device" in message("--device", "cuda")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(("--rounds", "0"), "must be at least 1"), (("--device", "cuda"), "torch finds no CUDA device")],
+)
+def test_refuses_what_cannot_be_measured(benchmark, arguments, message, monkeypatch, capsys):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SystemExit) as stopped:
+        benchmark.main(list(arguments))
+    assert stopped.value.code == 2
+    assert message in capsys.readouterr().err

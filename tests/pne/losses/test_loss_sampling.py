@@ -7,7 +7,7 @@ import torch
 from loss_scenes import evaluate, make_batch
 
 from pne.losses import AsymmetricContrastLoss, PixelContrastLoss, PNELoss, sample_pairs
-from pne.losses.ordering import compact, find_runs, multiplicity
+from pne.losses.pixels import compact, find_runs, multiplicity
 
 DRAWS = 800
 

@@ -11,8 +11,8 @@ from loss_scenes import evaluate, make_batch
 
 from pne.losses import PixelContrastLoss
 from pne.losses.functional import pixel_contrast
-from pne.losses.inputs import classify_pixels
-from pne.losses.memory import PixelMemory
+from pne.losses.pixel_contrast import PixelMemory
+from pne.losses.pixels import classify_pixels
 
 
 def unit_vectors(*shape, seed=0):
@@ -52,7 +52,7 @@ def test_a_memory_in_blocks_equals_one_at_once(monkeypatch):
     classes = torch.tensor([4, 0, 0])
     value = pixel_contrast(anchors, classes, memory)
     (gradient,) = torch.autograd.grad(value, anchors)
-    monkeypatch.setattr("pne.losses.stored.BLOCK", 12 * 5 * 3)
+    monkeypatch.setattr("pne.losses.functional.BLOCK", 12 * 5 * 3)
     again = pixel_contrast(anchors, classes, memory)
     torch.testing.assert_close(again, value)
     torch.testing.assert_close(torch.autograd.grad(again, anchors)[0], gradient)

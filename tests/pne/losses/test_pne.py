@@ -253,7 +253,8 @@ def test_no_weight_differs_from_the_other_weights():
 
 def test_presets():
     authors = PNELoss.from_preset("authors", temperature=2)
-    assert (authors.temperature, authors.max_set_size, authors.sampling) == (2.0, 199, "raster")
+    names = ("temperature", "max_set_size", "sampling")
+    assert [authors.options[name] for name in names] == [2.0, 199, "raster"]
     assert PNELoss.from_preset("paper").options == PNELoss().options
     assert repr(PNELoss(temperature=2)) == "PNELoss(temperature=2.0)"
     with pytest.raises(

@@ -1,0 +1,160 @@
+"""One process per work directory: a file lock that says who holds it."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from pne.console import utc_now
+from pne.errors import UserError
+from pne.files import write_text
+
+
+@contextmanager
+def held(directory: Path) -> Iterator[None]:
+    """Hold the lock of a work directory inside the block.
+
+    The operating system releases it when the process ends, however it ends.
+
+    Raises
+    ------
+    UserError
+        If another process holds it, with its host and process id.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    holder = directory / "lock.holder"
+    lock = FileLock(directory / "lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise UserError(
+            f"{directory}: another process trains this run ({_name(holder)}); wait for it, or stop it, then try again"
+        ) from None
+    try:
+        write_text(holder, json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "since": utc_now()}) + "\n")
+        yield
+    finally:
+        holder.unlink(missing_ok=True)
+        lock.release()
+
+
+def _name(holder: Path) -> str:
+    try:
+        who = json.loads(holder.read_text(encoding="utf-8"))
+        return f"host {who['host']}, process {who['pid']}, since {who['since']}"
+    except (OSError, ValueError, KeyError):
+        return "its host and process id are not known yet"
+
+
+# A GPU of one's own: processes of one machine that see the same GPUs each claim a free one by a lock file.
+#
+# Jobs of a scheduler such as SLURM see different GPUs that may bear the same number, so only processes of one job
+# compete. Imports no torch: the claim comes before CUDA starts, because it is made by setting CUDA_VISIBLE_DEVICES.
+
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+JOB_VARIABLES = ("SLURM_JOB_ID", "LSB_JOBID", "PBS_JOBID", "JOB_ID")
+POLL_S = 1.0
+
+
+def visible_devices() -> list[str]:
+    """Names of the GPUs that this process may use, as CUDA_VISIBLE_DEVICES or else the driver lists them."""
+    if (names := os.environ.get(VISIBLE)) is not None:
+        return [name.strip() for name in names.split(",") if name.strip() and name.strip() != "-1"]
+    if shutil.which("nvidia-smi") is None:
+        return []
+    listed = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True, timeout=60, check=False)
+    return [
+        str(index) for index in range(len([line for line in listed.stdout.splitlines() if line.startswith("GPU ")]))
+    ]
+
+
+@contextmanager
+def claimed_devices(
+    count: int, *, folder: Path | None = None, report: Callable[[str], None] = print
+) -> Iterator[Sequence[str]]:
+    """Hold ``count`` GPUs that no other process has claimed, waiting until so many are free.
+
+    Inside the block CUDA_VISIBLE_DEVICES names the claimed GPUs alone. The operating system gives a claim back when
+    the process ends, however it ends. Where there is no GPU the environment stays as it is.
+
+    Parameters
+    ----------
+    count : int
+        GPUs to hold; 0 claims none.
+    folder : Path, optional
+        Of the lock files. Default: one for each user and scheduler's job in the machine's temporary folder, which no
+        two machines share.
+    report : callable
+        Gets a line of text when the process has to wait.
+
+    Yields
+    ------
+    sequence of str
+        The GPUs to use; empty where there is none.
+
+    Raises
+    ------
+    UserError
+        If fewer than ``count`` GPUs are visible.
+    """
+    names = visible_devices()
+    if count == 0 or not names:
+        yield []
+        return
+    if len(names) < count:
+        raise UserError(
+            f"gpus: {count} asked for, but {len(names)} visible ({VISIBLE}={','.join(names)}); "
+            f"ask for fewer (--config gpus={len(names)}) or make more visible"
+        )
+    folder = folder or default_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    before = os.environ.get(VISIBLE)
+    with ExitStack() as claims:
+        chosen = _claim(names, count, folder, claims, report)
+        os.environ[VISIBLE] = ",".join(chosen)
+        try:
+            yield chosen
+        finally:
+            if before is None:
+                del os.environ[VISIBLE]
+            else:
+                os.environ[VISIBLE] = before
+
+
+def default_folder() -> Path:
+    """Folder of the lock files of this user and, inside a scheduler's job, of this job alone."""
+    jobs = [f"-job{os.environ[variable]}" for variable in JOB_VARIABLES if variable in os.environ]
+    return Path(tempfile.gettempdir()) / f"pne-gpus-{os.getuid()}{''.join(jobs)}"
+
+
+def _claim(
+    names: Sequence[str], count: int, folder: Path, claims: ExitStack, report: Callable[[str], None]
+) -> list[str]:
+    """Lock ``count`` of the devices, all or none at a time, so that two processes cannot wait for each other."""
+    told = False
+    while True:
+        with ExitStack() as attempt:
+            chosen = []
+            for name in names:
+                lock = FileLock(folder / f"gpu{name}.lock")
+                try:
+                    attempt.enter_context(lock.acquire(timeout=0))
+                except Timeout:
+                    continue
+                chosen.append(name)
+                if len(chosen) == count:
+                    claims.push(attempt.pop_all())
+                    return chosen
+        if not told:
+            report(f"waiting for {count} free GPU{'s' * (count > 1)} of {', '.join(names)}")
+            told = True
+        time.sleep(POLL_S)

@@ -1,0 +1,188 @@
+"""The published tables hold exactly what the paper prints, compared cell by cell with its LaTeX source."""
+
+import csv
+import io
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from analysis.tables.cells import CellKind
+from analysis.tables.layout import PrintedTable, print_published, render
+from pne.spec.catalogue import read_catalogue
+
+TABLES = (
+    "settings",
+    "cityscapes",
+    "coco_stuff",
+    "ade20k",
+    "contrast_form",
+    "construction",
+    "positive_weights",
+    "hyperparameters",
+)
+
+
+@dataclass(frozen=True)
+class PaperCell:
+    """A cell of a LaTeX source: its text without marks, and the marks."""
+
+    text: str
+    bold: bool = False
+    dagger: bool = False
+    cite: str | None = None
+
+    @property
+    def number(self) -> float | None:
+        match = re.match(r"[\d.,]+(?=\(|$)", self.text)
+        return float(match[0].replace(",", "")) if match else None
+
+    @property
+    def delta(self) -> float | None:
+        match = re.fullmatch(r"[\d.]+\(([+-][\d.]+)\)", self.text)
+        return float(match[1]) if match else None
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """A table of a LaTeX source: lines of cells, and the numbers of the lines below which a rule stands."""
+
+    caption: str
+    lines: tuple[tuple[PaperCell, ...], ...]
+    rules: tuple[int, ...]
+
+
+def parse_cell(source: str) -> PaperCell:
+    cite = re.search(r"\\cite\{([^}]*)\}", source)
+    dagger = r"\dag" in source
+    text = re.sub(r"\\cite\{[^}]*\}|\\dag\b", "", source).strip()
+    bold = re.fullmatch(r"\\textbf\{(.*)\}", text)
+    return PaperCell(re.sub(r"\s+", "", bold[1] if bold else text), bool(bold), dagger, cite[1] if cite else None)
+
+
+def parse_table(source: str) -> PaperTable:
+    caption = re.search(r"\\caption\{(.*)\}", source)[1]
+    body = re.search(r"\\begin\{tabular\}\{[^\n]*\}\n(.*)\\end\{tabular\}", source, re.S)[1]
+    body = re.sub(r"\\(toprule|bottomrule)(\[[^]]*\])?", "", body)
+    lines, rules = [], []
+    for part in body.split(r"\\"):
+        for _ in re.findall(r"\\hline|\\midrule", part):
+            rules.append(len(lines))
+        part = re.sub(r"\\hline|\\midrule", "", part).strip()
+        if part:
+            lines.append(tuple(parse_cell(cell) for cell in part.split("&")))
+    return PaperTable(re.sub(r"\s+", " ", caption).strip(), tuple(lines), tuple(rules))
+
+
+@pytest.fixture(scope="module")
+def paper(shared: Path) -> dict[str, PaperTable]:
+    """Tables of the paper by LaTeX label."""
+    source = (shared / "paper" / "paper.tex").read_text(encoding="utf-8")
+    tables = re.findall(r"\\begin\{table\}.*?\\end\{table\}", source, re.S)
+    return {re.search(r"\\label\{([^}]*)\}", table)[1]: parse_table(table) for table in tables}
+
+
+@pytest.fixture(scope="module")
+def published(repository: Path) -> dict[str, PrintedTable]:
+    declared = read_catalogue(repository / "experiments").tables
+    return {name: print_published(table) for name, table in declared.items() if table.paper}
+
+
+@pytest.fixture(scope="module")
+def labels(repository: Path) -> dict[str, str]:
+    declared = read_catalogue(repository / "experiments").tables
+    return {name: table.paper.label for name, table in declared.items() if table.paper}
+
+
+def test_every_table_of_the_paper_is_declared(paper, labels):
+    assert set(labels) == set(TABLES)
+    assert sorted(labels.values()) == sorted(paper)
+
+
+def test_the_parser_reads_what_is_printed(paper):
+    """Guards the comparison itself: a parser that lost cells would find two empty tables equal."""
+    assert [len(paper[label].lines) for label in ("experiments_config", "city-val", "coco", "ADE20K")] == [5, 16, 12, 7]
+    assert [len(paper[label].lines) for label in ("table1", "table2", "table3", "table4")] == [7, 7, 4, 4]
+    assert paper["city-val"].lines[10][3] == PaperCell("78.5")
+    assert paper["city-val"].lines[11][3] == PaperCell("80.8(+2.3)", bold=True)
+    assert (paper["city-val"].lines[11][3].number, paper["city-val"].lines[11][3].delta) == (80.8, 2.3)
+    assert paper["city-val"].lines[8][0] == PaperCell("EncNet", dagger=True, cite="zhang2018context")
+    assert paper["table4"].rules == (2,)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_latex_equals_the_paper_cell_by_cell(name, paper, published, labels):
+    expected = paper[labels[name]]
+    found = parse_table(render(published[name], "tex", quoted_italic=False))
+    assert found.caption == expected.caption
+    assert found.lines == expected.lines
+    # Below its head the paper draws a rule in every table that has one.
+    assert found.rules == expected.rules
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_cells_equal_the_paper(name, paper, published, labels):
+    expected = paper[labels[name]]
+    lines = [line for block in published[name].blocks for line in block]
+    assert len(lines) == len(expected.lines) - len(published[name].head)
+    first_rule = expected.rules[1] if len(expected.rules) > 1 else None
+    numbers = 0
+    for index, (line, printed) in enumerate(zip(lines, expected.lines[len(published[name].head) :], strict=True)):
+        zoo = printed[0].dagger
+        literature = name in ("cityscapes", "coco_stuff", "ade20k") and index + 1 < first_rule
+        for column, (cell, source) in enumerate(zip(line, printed, strict=True)):
+            if cell.kind in (CellKind.LABEL, CellKind.SETTING):
+                continue
+            numbers += 1
+            if source.text == "-":
+                assert (cell.kind, cell.value) == (CellKind.NOT_REPORTED, None), (index, column)
+                continue
+            assert cell.value == source.number, (index, column)
+            assert cell.delta == source.delta, (index, column)
+            assert cell.bold == source.bold, (index, column)
+            kind = CellKind.QUOTED if literature else CellKind.QUOTED_ZOO if zoo else CellKind.PAPER
+            assert cell.kind is kind, (index, column)
+    assert numbers > 0 or name == "settings"
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_markdown_equals_the_paper(name, paper, published, labels):
+    lines = render(published[name], "md", quoted_italic=False).splitlines()
+    rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("|") and ":-" not in line]
+    for row, printed in zip(rows, paper[labels[name]].lines, strict=True):
+        for written, source in zip(row[1:], printed[1:], strict=True):
+            if source.number is not None:
+                assert written == (f"**{source.text}**" if source.bold else source.text)
+
+
+@pytest.mark.parametrize("name", [name for name in TABLES if name not in ("settings", "hyperparameters")])
+def test_csv_holds_the_numbers_of_the_paper(name, paper, published, labels):
+    rows = list(csv.DictReader(io.StringIO(render(published[name], "csv", quoted_italic=False))))
+    for row, printed in zip(rows, paper[labels[name]].lines[1:], strict=True):
+        values = [row[key] for key in row if key.endswith("_published")]
+        numbers = [cell.number for cell in printed if cell.number is not None or cell.text == "-"]
+        assert [float(value) if value else None for value in values] == numbers
+        deltas = [row[key] for key in row if key.endswith("_published_delta") and row[key]]
+        assert [float(delta) for delta in deltas] == [cell.delta for cell in printed if cell.delta is not None]
+
+
+def test_a_wrong_number_would_be_found(paper, repository):
+    """The comparison fails when a single declared digit, bold face or dagger differs."""
+    table = read_catalogue(repository / "experiments").tables["cityscapes"]
+    declared = table.model_dump(exclude_unset=True)
+    row = declared["rows"]["deeplabv3_pne"]
+
+    def lines_with(**changes: object) -> list:
+        other = declared | {"rows": declared["rows"] | {"deeplabv3_pne": row | changes}}
+        return parse_table(render(print_published(type(table).model_validate(other)), "tex", quoted_italic=False)).lines
+
+    assert lines_with() == paper["city-val"].lines
+    for cell in (
+        {"value": 80.9, "delta": 2.3, "bold": True},
+        {"value": 80.8, "delta": 2.4, "bold": True},
+        {"value": 80.8, "delta": 2.3},
+    ):
+        assert lines_with(published=row["published"] | {"val": cell}) != paper["city-val"].lines
+    assert not row.get("dagger")
+    assert lines_with(dagger=True) != paper["city-val"].lines

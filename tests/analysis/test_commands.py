@@ -1,0 +1,276 @@
+"""plan, status, runs and help: what they say, and that they only read."""
+
+import json
+import os
+import socket
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from analysis import help as help_command
+from analysis import plan, runs, status
+from analysis.plan import Cost, estimate, read_rehearsals
+from analysis.results import collect_runs
+from pne.engine.command import DivergenceError
+from pne.engine.hooks import Progress
+from pne.errors import UserError
+from pne.rehearse.record import Rehearsal, Request, record_path
+from pne.rehearse.record import write_rehearsal as write_rehearsal_file
+from pne.results import TrainResult, read_result
+from pne.spec import load_track
+
+COMMANDS = (plan, status, runs)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def plan_of(track) -> dict[str, dict]:
+    frame = collect_runs(track.runs.values())
+    costs = estimate(track, frame, {})
+    return {row["table"]: row for row in plan.plan(track, status.summarise(frame), costs).to_dict("records")}
+
+
+def test_the_plan_counts_runs_per_table_and_each_once_in_all(quick):
+    found = plan_of(quick)
+    of_paper = {name: found[name]["runs"] for name, table in quick.tables.items() if table.declaration.paper}
+    assert of_paper == {
+        "settings": 0,
+        "cityscapes": 8,
+        "coco_stuff": 7,
+        "ade20k": 3,
+        "contrast_form": 6,
+        "construction": 6,
+        "positive_weights": 3,
+        "hyperparameters": 15,
+    }
+    assert found["all"]["runs"] == len(quick.runs)
+    assert found["cityscapes"]["shared"] >= 2  # DeepLabV3 with ResNet-101 stands in contrast_form too
+    assert found["all"]["to do"] == len(quick.runs)
+
+
+def test_the_plan_counts_finished_and_stale_and_hours(quick, finish):
+    rows = quick.tables["positive_weights"].rows
+    finish(quick.runs[rows["without"].runs[0]], time_s=3.6)
+    finish(quick.runs[rows["logit"].runs[0]], time_s=7.2, code_sha256="0" * 64)
+    frame = collect_runs(quick.runs.values(), code_sha256="1" * 64)
+    costs = estimate(quick, frame, {})
+    found = {row["table"]: row for row in plan.plan(quick, status.summarise(frame), costs).to_dict("records")}
+    table = found["positive_weights"]
+    assert (table["finished"], table["stale"], table["to do"]) == (2, 2, 1)
+    run = quick.runs[rows["softmax"].runs[0]]
+    # The third run is of the same model and loss: the median of the two, 5.4 s an iteration.
+    assert float(table["hours to do"]) == pytest.approx(run.iterations * 5.4 / 3600, abs=0.006)
+    assert found["cityscapes"]["hours to do"] == "?"
+
+
+def test_hours_come_from_the_runs_then_rehearsals_then_the_paper(tmp_path, in_repository, finish):
+    paper = load_track("paper", results=tmp_path)
+    rows = paper.tables["cityscapes"].rows
+    base, pne = rows["deeplabv3"].runs[0], rows["deeplabv3_pne"].runs[0]
+    frame = collect_runs(paper.runs.values())
+    assert (estimate(paper, frame, {})[base].time_s, estimate(paper, frame, {})[base].source) == (1.92, "the paper")
+    assert estimate(paper, frame, {})[pne].time_s == 2.43
+    rehearsals = {base: Cost(0.5, "H100", 9000.0)}
+    rehearsed = estimate(paper, frame, rehearsals)[base]
+    assert (rehearsed.time_s, rehearsed.gpu_memory_mib, rehearsed.source) == (0.5, 9000.0, "rehearsals on H100")
+    finish(paper.runs[base], time_s=0.4)
+    measured = estimate(paper, collect_runs(paper.runs.values()), rehearsals)[base]
+    assert (measured.time_s, measured.gpu_memory_mib, measured.source) == (0.4, None, "finished runs on made up")
+    finish(paper.runs[base], time_s=0.4, memory_kind="cuda_allocated", peak_memory_mib=9500.0)
+    assert estimate(paper, collect_runs(paper.runs.values()), {})[base].gpu_memory_mib == 9500.0
+    finish(paper.runs[base], time_s=0.4, world_size=4)
+    assert estimate(paper, collect_runs(paper.runs.values()), {})[base].time_s == pytest.approx(1.6)  # device seconds
+    # Printed times are of the paper's data and machine; a stand-in track takes none of them.
+    quick = load_track("quick", results=tmp_path)
+    assert estimate(quick, collect_runs(quick.runs.values()), {}) == {}
+
+
+@pytest.fixture
+def write_rehearsal(quick, finish, tmp_path):
+    """Return a function that writes the record of a rehearsal of the first of some runs, which stands for them all."""
+    run = next(iter(quick.runs.values()))
+    finish(run)
+    trained = read_result(run.directory / "train.json", TrainResult)
+
+    def write(
+        track: str, runs: list[str], memory_mib: float, memory_kind: str = "cuda_allocated", gpus: int = 1
+    ) -> Path:
+        path = record_path(tmp_path, track, runs[0], reduced=False)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        request = Request(
+            runs=runs,
+            config_sha256="0" * 64,
+            evaluations=[],
+            iterations=20,
+            images=2,
+            device="auto",
+            gpus=gpus,
+            workers=0,
+            threads=1,
+            initial_weights="random",
+        )
+        measured = {"run": runs[0], "time_s": 0.25, "peak_memory_mib": memory_mib, "memory_kind": memory_kind}
+        provenance = trained.provenance.model_copy(update={"world_size": gpus})
+        content = Rehearsal(
+            request=request,
+            trained=trained.model_copy(update={**measured, "provenance": provenance}),
+            evaluations={},
+        )
+        write_rehearsal_file(path, content)
+        return path.parent
+
+    return write
+
+
+def test_rehearsals_are_read_for_every_run_they_stand_for_and_checked(write_rehearsal, tmp_path):
+    folder = write_rehearsal("quick", ["a", "b"], 900.0)
+    write_rehearsal("quick", ["c"], 900.0, "resident_set")
+    write_rehearsal("quick", ["d"], 500.0, gpus=4)
+    gpu = Cost(0.25, "made up", 900.0)
+    of_four = Cost(1.0, "made up", 500.0)
+    assert read_rehearsals(folder) == {"a": gpu, "b": gpu, "c": Cost(0.25, "made up"), "d": of_four}
+    assert read_rehearsals(tmp_path / "none") == {}
+    (folder / "e.json").write_text("{}")
+    with pytest.raises(UserError, match=r"e\.json: does not hold a rehearsal"):
+        read_rehearsals(folder)
+
+
+def test_the_plan_names_the_gpu_that_holds_the_largest_run(write_rehearsal, in_repository, tmp_path, capsys):
+    plan.main(["--track", "paper", "--results", str(tmp_path)])
+    text = capsys.readouterr().out
+    assert "GPU GiB" not in text
+    assert "What memory a GPU needs is not known until runs were rehearsed on one." in text
+    rows = load_track("paper").tables["positive_weights"].rows
+    names = [rows[name].runs[0] for name in ("without", "logit", "softmax")]
+    write_rehearsal("paper", names, 30 * 1024.0)
+    plan.main(["--track", "paper", "--results", str(tmp_path)])
+    lines = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines() if line.strip()}
+    assert lines["table"][-2:] == ["GPU", "GiB"]
+    assert lines["positive_weights"][-1] == "40"  # 30 GiB, a tenth for the allocator and the driver's context
+    assert lines["construction"][-1] == "40+"
+    assert lines["coco_stuff"][-1] == "?"
+    assert lines["all"][-1] == "40+"
+
+
+def test_status_tells_the_states_apart(quick, finish):
+    now = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+    done, half, running, failed, stopped = list(quick.runs)[:5]
+    finish(quick.runs[done])
+    finish(quick.runs[half])
+    (quick.runs[half].directory / "multi_scale_flip.json").unlink()
+    about = {"iteration": 40, "iterations": 100, "updated": now.isoformat(), "host": socket.gethostname()}
+    for name, report in (
+        (running, {"state": "running", "pid": os.getpid(), "eta_s": 202.0} | about),
+        (failed, {"state": "failed", "error": "loss_ce is nan"} | about),
+        (stopped, {"state": "interrupted"} | about),
+    ):
+        quick.runs[name].work_directory.mkdir(parents=True)
+        (quick.runs[name].work_directory / "progress.json").write_text(json.dumps(report))
+    frame = collect_runs(quick.runs.values(), now=now + timedelta(seconds=2))
+    text = status.describe(status.summarise(frame), {name: run.iterations for name, run in quick.runs.items()})
+    total = quick.runs[running].iterations
+    head = f"{len(quick.runs)} runs: 1 finished, 1 trained, not fully evaluated, 1 running, 1 stopped, 1 failed"
+    assert head in text
+    lines = text.splitlines()
+    assert f"  {half}  multi_scale_flip" in lines
+    assert f"  {running}  iteration 40 of {total}, 3 min 20 s left" in lines
+    assert f"  {failed}  iteration 40 of {total}: loss_ce is nan" in lines
+    assert f"  {stopped}  iteration 40 of {total}" in lines
+
+
+def test_status_tells_a_failed_evaluation_and_the_plan_does_not_train_it_again(quick, finish, tmp_path, capsys):
+    name, run = next((name, run) for name, run in quick.runs.items() if len(run.evaluations) > 1)
+    finish(run, time_s=3.6)
+    (run.directory / "multi_scale_flip.json").unlink()
+    run.work_directory.mkdir(parents=True)
+    report = {"state": "failed", "error": "final.pth: the final weights are missing", "iteration": run.iterations}
+    (run.work_directory / "multi_scale_flip.progress.json").write_text(json.dumps(report))
+    assert status.main(["--track", "quick", "--results", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert "1 failed" in text
+    assert f"{name}  trained, but not multi_scale_flip: final.pth: the final weights are missing\n" in text
+    frame = collect_runs([run])
+    cost = estimate(quick, frame, {})
+    alone = replace(quick, runs={name: run}, tables={})
+    row = plan.plan(alone, status.summarise(frame), cost).to_dict("records")[-1]
+    assert (row["finished"], row["to do"], row["hours to do"]) == (0, 1, "0")
+
+
+def test_status_forgets_an_evaluation_of_an_earlier_training(quick, finish, tmp_path, capsys):
+    name, run = next((name, run) for name, run in quick.runs.items() if len(run.evaluations) > 1)
+    run.work_directory.mkdir(parents=True)
+    report = {"state": "failed", "error": "out of memory", "iteration": run.iterations}
+    (run.work_directory / "multi_scale_flip.progress.json").write_text(json.dumps(report))
+    run.directory.mkdir(parents=True, exist_ok=True)
+    (run.directory / "multi_scale_flip.log").write_text("error: out of memory\n")
+    for path in (*run.work_directory.iterdir(), run.directory / "multi_scale_flip.log"):
+        os.utime(path, (1e9, 1e9))
+    finish(run, time_s=3.6)
+    (run.directory / "multi_scale_flip.json").unlink()
+    assert status.main(["--track", "quick", "--results", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert "out of memory" not in text
+    assert f"{name}  multi_scale_flip\n" in text
+
+
+def test_status_names_the_iteration_of_a_failure_once(quick, tmp_path, capsys):
+    run = next(iter(quick.runs.values()))
+    progress = Progress(run.work_directory / "progress.json", run.run, run.iterations)
+    progress.update(iteration=0)
+    progress.fail(DivergenceError(3, "the loss is not finite: loss = nan"))
+    assert status.main(["--track", "quick", "--results", str(tmp_path)]) == 0
+    assert (
+        f"{run.run}  iteration 3 of {run.iterations}: the loss is not finite: loss = nan\n" in capsys.readouterr().out
+    )
+
+
+def test_runs_list_every_place_of_a_run(quick, capsys, tmp_path):
+    assert runs.main(["--track", "quick", "--results", str(tmp_path)]) == 0
+    lines = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines())
+    lines = {run: places.split() for run, places in lines.items()}
+    assert list(lines) == list(quick.runs)
+    run = quick.tables["contrast_form"].rows["pne_r50"].runs[0]
+    assert {"contrast_form.pne_r50", "construction.pne_ias_cn", "hyperparameters.alpha_1_3"} <= set(lines[run])
+    assert runs.main(["--track", "quick", "--results", str(tmp_path), "--table", "ade20k"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
+
+
+def test_help_names_every_table_and_track(in_repository, capsys):
+    assert help_command.main([]) == 0
+    text = capsys.readouterr().out
+    for kind in ("tables", "tracks"):
+        for path in (in_repository / "experiments" / kind).glob("*.yaml"):
+            assert f"  {path.stem} " in text
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_reading_writes_nothing(command, quick, finish, tmp_path, capsys):
+    for run in list(quick.runs.values())[:3]:
+        finish(run)
+    before = files(tmp_path)
+    assert command.main(["--track", "quick", "--results", str(tmp_path)]) == 0
+    assert files(tmp_path) == before
+    assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_reading_an_absent_results_folder_creates_none(command, in_repository, tmp_path, capsys):
+    assert command.main(["--track", "quick", "--results", str(tmp_path / "none")]) == 0
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_unknown_track_is_one_clear_error(command, in_repository, capsys):
+    assert command.main(["--track", "quik"]) == 2
+    assert "did you mean quick?" in capsys.readouterr().err
+
+
+def test_the_benchmark_times_every_command(in_repository, benchmark_module, capsys):
+    benchmark_module.main(["--track", "quick", "--seeds", "0", "--images", "5"])
+    lines = capsys.readouterr().out.splitlines()
+    timed = [line.split(":")[0] for line in lines[-4:]]
+    assert timed == ["analysis.tables", "analysis.claims", "analysis.plan", "analysis.status"]

@@ -1,0 +1,69 @@
+"""Copies of the declarations that a test may change."""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pne.spec import Run, load_track
+
+
+class Declarations:
+    """A folder of declarations of a test's own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, name: str) -> Path:
+        return self.folder / name
+
+    def text(self, name: str) -> str:
+        return self.path(name).read_text(encoding="utf-8")
+
+    def write(self, name: str, text: str) -> Path:
+        self.path(name).write_text(text, encoding="utf-8")
+        return self.path(name)
+
+    def replace(self, name: str, old: str, new: str) -> None:
+        text = self.text(name)
+        assert text.count(old) >= 1, f"{name} no longer holds {old!r}"
+        self.write(name, text.replace(old, new, 1))
+
+    def change(self, name: str, keys: tuple, value: Any) -> None:
+        """Set a key of a YAML file, given by its path."""
+        data = yaml.safe_load(self.text(name))
+        place = data
+        for key in keys[:-1]:
+            place = place[key]
+        place[keys[-1]] = value
+        self.write(name, yaml.safe_dump(data, sort_keys=False))
+
+    def load(self, track: str = "quick", **arguments: Any):
+        return load_track(track, experiments=self.folder, **arguments)
+
+
+@pytest.fixture(scope="session")
+def pristine(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Declarations:
+    """``experiments`` without tables that are not the paper's; not to be changed."""
+    folder = tmp_path_factory.mktemp("pristine") / "experiments"
+    shutil.copytree(repository / "experiments", folder)
+    for path in (folder / "tables").glob("*.yaml"):
+        if "paper" not in yaml.safe_load(path.read_text(encoding="utf-8")):
+            path.unlink()
+    return Declarations(folder)
+
+
+@pytest.fixture(scope="session")
+def quick_runs(pristine: Declarations) -> Mapping[str, Run]:
+    """The paper's runs on the quick track."""
+    return pristine.load().runs
+
+
+@pytest.fixture
+def declarations(pristine: Declarations, tmp_path: Path) -> Declarations:
+    """A copy of the pristine declarations that the test may change."""
+    shutil.copytree(pristine.folder, tmp_path / "experiments")
+    return Declarations(tmp_path / "experiments")

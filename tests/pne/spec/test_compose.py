@@ -1,0 +1,274 @@
+"""Composing a run's config: inheritance, changes, the contrast head, precision, environment."""
+
+import pytest
+
+from pne.errors import UserError
+from pne.spec import load_track
+from pne.spec.compose import BaseConfigs, RunConfig, place
+from pne.spec.contrast import ResolvedContrast
+from pne.spec.stock import apply_changes, merged, pretrained_url, read_inherited, read_stock, stock_folder
+
+PNE = ResolvedContrast("pne", "PNELoss", {"temperature": 0.5}, 1.3, 0, None)
+
+
+@pytest.fixture(scope="module")
+def bases(repository):
+    return BaseConfigs(repository / "experiments", "random")
+
+
+def run_config(base, **arguments):
+    settings = {"changes": None, "contrast": None, "seed": 3, "precision": "fp32"} | arguments
+    return RunConfig(base, **settings)
+
+
+# Inheritance.
+
+
+@pytest.mark.parametrize(
+    ("base", "changes", "expected"),
+    [
+        ({"a": 1, "b": 2}, {"b": 3}, {"a": 1, "b": 3}),
+        ({"a": {"x": 1, "y": 2}}, {"a": {"y": 3}}, {"a": {"x": 1, "y": 3}}),
+        ({"a": {"x": 1}}, {"a": {"_delete_": True, "y": 3}}, {"a": {"y": 3}}),
+        ({}, {"a": {"_delete_": True, "y": 3}}, {"a": {"y": 3}}),
+        ({"a": [1, 2]}, {"a": [3]}, {"a": [3]}),
+        ({"a": [{"x": 1}, {"x": 2}]}, {"a": {"1": {"x": 5}}}, {"a": [{"x": 1}, {"x": 5}]}),
+        ({"a": [1, 2]}, {}, {"a": [1, 2]}),
+        ({"a": {"x": 1}}, {"a": 3}, {"a": 3}),
+    ],
+)
+def test_changes_merge_as_in_mmengine(base, changes, expected):
+    assert merged(base, changes) == expected
+    if not any(isinstance(value, dict) and value.get("1") for value in changes.values()):
+        from mmengine.config import Config
+
+        if base:
+            assert Config._merge_a_into_b(changes, base) == expected
+
+
+def test_merging_alters_neither_side():
+    base, changes = {"a": {"x": [1]}}, {"a": {"y": [2]}}
+    result = merged(base, changes)
+    result["a"]["x"].append(9)
+    result["a"]["y"].append(9)
+    assert base == {"a": {"x": [1]}}
+    assert changes == {"a": {"y": [2]}}
+
+
+def test_stock_configs_are_those_that_mmseg_ships():
+    pytest.importorskip("mmseg")
+    import mmseg
+
+    assert str(stock_folder()).startswith(str(mmseg.__path__[0]).removesuffix("mmseg"))
+    assert read_stock("_base_/schedules/schedule_40k.py")["train_cfg"]["max_iters"] == 40000
+
+
+def test_a_model_file_states_its_changes_to_a_stock_config(tmp_path):
+    path = tmp_path / "model.py"
+    path.write_text(
+        'stock = "deeplabv3/deeplabv3_r50-d8_4xb2-40k_cityscapes-512x1024.py"\nmodel = dict(backbone=dict(depth=34))\n'
+    )
+    config = read_inherited(path, ("model",))
+    stock = read_stock("deeplabv3/deeplabv3_r50-d8_4xb2-40k_cityscapes-512x1024.py")
+    assert set(config) == {"model"}
+    assert config["model"]["backbone"] == stock["model"]["backbone"] | {"depth": 34}
+    assert config["model"]["decode_head"] == stock["model"]["decode_head"]
+
+
+def test_unknown_stock_configs_are_named(tmp_path):
+    with pytest.raises(UserError, match="did you mean hrnet/fcn_hr18_4xb2-40k"):
+        read_stock("hrnet/fcn_hr19_4xb2-40k_cityscapes-512x1024.py")
+
+
+def test_hub_names_become_urls():
+    assert pretrained_url("open-mmlab://resnet18_v1c").endswith("/resnet18_v1c-b5776b93.pth")
+    assert pretrained_url("https://example.org/a.pth") == "https://example.org/a.pth"
+    with pytest.raises(UserError, match="did you mean resnet101_v1c"):
+        pretrained_url("open-mmlab://resnet102_v1c")
+
+
+# Changes of a row.
+
+
+def test_dotted_keys_change_values_dicts_and_list_elements():
+    config = {"model": {"head": [{"width": 1}, {"width": 2}], "norm": {"type": "BN", "eps": 1}}}
+    changed = apply_changes(
+        config, {"model.head.1.width": 3, "model.norm": {"eps": 2}, "model.new": 4, "model.head.0": {"width": 7}}
+    )
+    assert changed == {"model": {"head": [{"width": 7}, {"width": 3}], "norm": {"type": "BN", "eps": 2}, "new": 4}}
+    assert config["model"]["head"][1]["width"] == 2
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("modle.x", r"config\.modle\.x: no modle in the config; allowed: model"),
+        ("model.head.5.width", r"config\.model\.head\.5\.width: no model\.head\.5 in the config; allowed: 0, 1"),
+        ("model.head.x", r"config\.model\.head\.x: no model\.head\.x"),
+        ("model.depth.x", r"config\.model\.depth\.x: model\.depth has no keys, it is 50"),
+    ],
+)
+def test_changes_through_what_is_not_there_are_named(key, message):
+    with pytest.raises(UserError, match=message):
+        apply_changes({"model": {"head": [{}, {}], "depth": 50}}, {key: 1})
+
+
+# The contrast head.
+
+
+def test_the_only_head_is_wrapped_and_the_auxiliary_one_is_not(bases):
+    base = bases.compose("street_city", "tiny_deeplabv3_r18", "street_100")
+    plain, contrasted = run_config(base).plain["model"], run_config(base, contrast=PNE).plain["model"]
+    head = contrasted["decode_head"]
+    assert head["type"] == "ContrastHead"
+    assert head["base"] == "ASPPHead"
+    assert head["contrast"] == {
+        "type": "ContrastBranch",
+        "loss": {"type": "PNELoss", "temperature": 0.5},
+        "weight": 1.3,
+        "seed": 3,
+    }
+    assert {k: v for k, v in head.items() if k not in ("base", "contrast", "type")} == {
+        k: v for k, v in plain["decode_head"].items() if k != "type"
+    }
+    assert {k: v for k, v in contrasted.items() if k != "decode_head"} == {
+        k: v for k, v in plain.items() if k != "decode_head"
+    }
+
+
+def test_of_a_cascade_the_last_head_is_wrapped(bases):
+    base = bases.compose("street_city", "tiny_ocrnet", "street_100")
+    first, last = run_config(base, contrast=PNE).plain["model"]["decode_head"]
+    assert first == base["model"]["decode_head"][0]
+    assert (last["type"], last["base"]) == ("ContrastHead", "OCRHead")
+
+
+def test_start_and_projection_are_written_where_they_are_not_the_defaults(bases):
+    base = bases.compose("street_city", "tiny_hrnet", "street_100")
+    contrast = ResolvedContrast("cipc", "PixelContrastLoss", {}, 0.1, 12, {"channels": 64})
+    branch = run_config(base, contrast=contrast).plain["model"]["decode_head"]["contrast"]
+    assert (branch["start"], branch["projection"]) == (12, {"channels": 64})
+
+
+def test_base_and_contrast_differ_in_the_head_alone(bases):
+    base = bases.compose("street_city", "tiny_hrnet", "street_100")
+    plain, contrasted = run_config(base).plain, run_config(base, contrast=PNE).plain
+    assert {k: v for k, v in plain.items() if k != "model"} == {k: v for k, v in contrasted.items() if k != "model"}
+
+
+# Data, optimiser, precision.
+
+
+def test_the_loader_is_repeatable(bases):
+    loader = run_config(bases.compose("street_city", "tiny_hrnet", "street_100")).plain["train_dataloader"]
+    assert loader["batch_size"] == 8
+    assert loader["sampler"] == {"type": "PositionedInfiniteSampler", "shuffle": True, "seed": 3}
+    assert loader["dataset"]["type"] == "PositionSeeded"
+    assert loader["dataset"]["dataset"]["type"] == "StreetCityDataset"
+
+
+def test_a_model_file_may_bring_its_own_optimiser(bases):
+    config = run_config(bases.compose("street_stuff", "tiny_upernet_swin", "street_100")).plain
+    assert set(config["optim_wrapper"]["optimizer"]) == {"type", "lr", "betas", "weight_decay"}  # nothing of SGD's
+    assert config["optim_wrapper"]["optimizer"]["type"] == "AdamW"
+    assert [(s["type"], s["begin"], s["end"]) for s in config["param_scheduler"]] == [
+        ("LinearLR", 0, 10),
+        ("PolyLR", 10, 100),
+    ]
+
+
+def test_classes_and_size_are_those_of_the_data_set(bases):
+    model = run_config(bases.compose("street_stuff", "tiny_deeplabv3_r34", "street_100")).plain["model"]
+    assert model["decode_head"]["num_classes"] == model["auxiliary_head"]["num_classes"] == 16
+    assert model["data_preprocessor"]["size"] == (64, 96)
+    assert model["data_preprocessor"]["mean"] == [123.675, 116.28, 103.53]
+
+
+@pytest.mark.parametrize(
+    ("precision", "expected"), [("fp32", ("OptimWrapper", None)), ("bf16", ("AmpOptimWrapper", "bfloat16"))]
+)
+def test_precision_chooses_the_optimiser_wrapper(bases, precision, expected):
+    wrapper = run_config(bases.compose("street_city", "tiny_hrnet", "street_100"), precision=precision).plain[
+        "optim_wrapper"
+    ]
+    assert (wrapper["type"], wrapper.get("dtype")) == expected
+    assert wrapper["optimizer"]["type"] == "SGD"
+
+
+@pytest.mark.parametrize(("weights", "present"), [("random", False), ("imagenet", True)])
+def test_initial_weights(repository, weights, present):
+    config = BaseConfigs(repository / "experiments", weights).compose("camvid", "hrnet_w18", "camvid_4k")
+    assert "pretrained" not in config["model"]
+    assert ("init_cfg" in config["model"]["backbone"]) == present
+
+
+def test_evaluation_reads_every_image_once_after_training(bases):
+    config = run_config(bases.compose("street_city", "tiny_hrnet", "street_100")).plain
+    assert config["test_dataloader"] == config["val_dataloader"]
+    assert config["test_dataloader"]["sampler"] == {"type": "DefaultSampler", "shuffle": False}
+    assert config["train_cfg"]["val_interval"] == config["train_cfg"]["max_iters"] == 100
+
+
+def test_composing_leaves_shared_configs_alone(bases):
+    base = bases.compose("street_city", "tiny_ocrnet", "street_100")
+    before = merged(base, {})
+    config = run_config(base, contrast=PNE, changes={"model.decode_head.0.channels": 7}, precision="bf16", limit=2)
+    placed = place(config.plain, data="/d", workers=2, cache_data=True, weights_dir=None)
+    assert placed["train_dataloader"]["dataset"]["dataset"]["data_root"] == "/d"
+    assert base == before
+    assert bases.compose("street_city", "tiny_ocrnet", "street_100") is base
+    assert "data_root" not in config.plain["val_dataloader"]["dataset"]
+
+
+def test_caching_is_asked_for_only_where_the_data_set_offers_it(repository):
+    experiments = BaseConfigs(repository / "experiments", "random")
+    for dataset, model, schedule, offers in (
+        ("street_city", "tiny_hrnet", "street_100", True),
+        ("cityscapes", "hrnet_w18", "cityscapes_40k", False),
+    ):
+        config = run_config(experiments.compose(dataset, model, schedule)).plain
+        placed = place(config, data="/d", workers=0, cache_data=True, weights_dir=None)
+        assert placed["val_dataloader"]["dataset"].get("cache_data", False) is offers
+
+
+# What comes out really trains.
+
+
+def test_the_camvid_track_trains_on_real_images_of_another_size(shared, declarations, tmp_path):
+    """A quarter of the images' area, fewer and smaller batches: the resolved config under mmengine's own runner."""
+    pytest.importorskip("mmseg")
+    from mmengine.runner import Runner
+
+    import pne.datasets.registered
+    import pne.heads  # noqa: F401
+
+    tiny = shared / "data/camvid_tiny"
+    for kind in ("img_dir", "ann_dir"):
+        (tmp_path / "camvid" / kind).mkdir(parents=True)
+        for split, source in (("train", "train"), ("test", "val")):
+            (tmp_path / "camvid" / kind / split).symlink_to(tiny / kind / source)
+    declarations.replace("tracks/camvid.yaml", "precision: bf16", "precision: fp32")
+    declarations.change(
+        "tables/construction.yaml",
+        ("rows", "pne_ias_cn", "config"),
+        {"train_dataloader.batch_size": 2, "model.decode_head.channels": 32, "model.auxiliary_head.channels": 16},
+    )
+    track = load_track(
+        "camvid", experiments=declarations.folder, data_root=tmp_path, iterations=2, limit=2, runtime={"workers": 0}
+    )
+    config = track.config(track.tables["construction"].rows["pne_ias_cn"].runs[0])
+    config.work_dir = str(tmp_path / "work")
+    config.visualizer = {"type": "SegLocalVisualizer", "vis_backends": []}
+    config.experiment_name = "camvid-trains"
+    config.default_hooks = {"checkpoint": None}
+    runner = Runner.from_cfg(config)
+    images = []
+    runner.model.register_forward_pre_hook(
+        lambda _, arguments, named: images.append(named["inputs"].shape), with_kwargs=True
+    )
+    runner.train()
+    assert runner.iter == 2
+    scalars = runner.message_hub.log_scalars
+    assert scalars["train/decode.loss_contrast"].current() > 0
+    assert [tuple(shape) for shape in images[:2]] == [(2, 3, 352, 352)] * 2
+    assert 0 <= runner.message_hub.get_scalar("val/mIoU").current() <= 100

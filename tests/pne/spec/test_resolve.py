@@ -1,0 +1,384 @@
+"""From the declarations to runs: how many, which are shared, and what a mistake reads like."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pne.spec.compose as builder
+from pne.datasets.layouts import LAYOUTS
+from pne.errors import UserError
+from pne.spec import load_track
+from pne.spec.__main__ import check_declarations
+from pne.spec.catalogue import class_names
+from pne.spec.schema import Projection
+
+PAPER_TABLES = (
+    "settings",
+    "cityscapes",
+    "coco_stuff",
+    "ade20k",
+    "contrast_form",
+    "construction",
+    "positive_weights",
+    "hyperparameters",
+)
+WEIGHTS = "tables/positive_weights.yaml"
+HYPER = "tables/hyperparameters.yaml"
+ABLATION = """\
+table: samples
+question: How many samples does an anchor need?
+dataset: cityscapes
+model: deeplabv3_r50
+columns:
+  samples: {title: Samples, kind: label}
+  miou: {title: mIoU, kind: metric, metric: miou}
+rows:
+  few: {label: "10", contrast: {use: pne, num_samples: 10}}
+  usual: {label: "100", contrast: {use: pne}}
+"""
+
+
+@pytest.fixture(scope="module", params=["quick", "paper"])
+def track(request, repository):
+    return load_track(request.param, experiments=repository / "experiments", tables=PAPER_TABLES)
+
+
+@pytest.fixture(scope="module")
+def quick(repository):
+    return load_track("quick", experiments=repository / "experiments", tables=PAPER_TABLES)
+
+
+def runs_of(table):
+    return {run for row in table.rows.values() for run in row.runs.values()}
+
+
+def test_the_paper_is_42_trainings(track):
+    assert len(track.runs) == 42
+    assert set(track.runs) == {run for table in track.tables.values() for run in runs_of(table)}
+
+
+def test_the_paper_has_eight_tables_in_printed_order(track):
+    assert tuple(track.tables) == PAPER_TABLES
+    assert [table.declaration.number for table in track.tables.values()] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert all(table.available for table in track.tables.values())
+
+
+def test_every_table_adds_the_trainings_it_should(track):
+    seen, added = set(), {}
+    for name, table in track.tables.items():
+        added[name] = len(runs_of(table) - seen)
+        seen |= runs_of(table)
+    assert added == {
+        "settings": 0,
+        "cityscapes": 8,
+        "coco_stuff": 7,
+        "ade20k": 3,
+        "contrast_form": 4,
+        "construction": 4,
+        "positive_weights": 2,
+        "hyperparameters": 14,
+    }
+
+
+def test_the_80_3_of_five_places_is_one_run(track):
+    places = {
+        (table, row)
+        for table, resolved in track.tables.items()
+        for row, line in resolved.rows.items()
+        if line.declaration.published.get("miou") is not None and line.declaration.published["miou"].value == 80.3
+    }
+    assert places == {
+        ("contrast_form", "pne_r50"),
+        ("construction", "pne_ias_cn"),
+        ("positive_weights", "softmax"),
+        ("hyperparameters", "temperature_1"),
+        ("hyperparameters", "alpha_1_3"),
+    }
+    assert len({track.tables[table].rows[row].runs[0] for table, row in places}) == 1
+
+
+def test_the_asymmetric_77_5_is_one_run_without_individual_sets_and_corresponding_negatives(track):
+    form, construction = track.tables["contrast_form"], track.tables["construction"]
+    run = form.rows["asymmetric_r50"].runs[0]
+    assert run == construction.rows["asymmetric"].runs[0]
+    contrast = track.runs[run].contrast
+    assert contrast["options"] == {"anchor_sets": "mixed", "negatives": "hard"}
+    assert (contrast["loss"], contrast["weight"]) == ("AsymmetricContrastLoss", 1.3)
+
+
+def test_construction_switches_one_thing_at_a_time(track):
+    rows = track.tables["construction"].rows
+    options = {key: track.runs[row.runs[0]].contrast["options"] for key, row in rows.items()}
+    assert options == {
+        "pne": {"anchor_sets": "mixed", "negatives": "hard"},
+        "asymmetric": {"anchor_sets": "mixed", "negatives": "hard"},
+        "pne_ias": {"negatives": "hard"},
+        "pne_cn": {"anchor_sets": "mixed"},
+        "pne_ias_cn": {},
+        "asymmetric_ias_cn": {},
+    }
+
+
+def test_deltas_are_taken_as_the_paper_prints_them(track):
+    """The declared baseline of each row explains its printed difference."""
+    for table in track.tables.values():
+        for row in table.rows.values():
+            for column, cell in row.declaration.published.items():
+                if cell.delta is None:
+                    continue
+                base = table.rows[row.baseline].declaration.published[column]
+                assert round(cell.value - base.value, 2) == cell.delta, (table.key, row.key, column)
+
+
+def test_both_dagger_rows_are_trained_and_literature_is_not(track):
+    daggers = [
+        (table.key, row.key)
+        for table in track.tables.values()
+        for row in table.rows.values()
+        if row.declaration.dagger and row.runs
+    ]
+    assert daggers == [("cityscapes", "encnet"), ("coco_stuff", "deeplabv3")]
+    for table in track.tables.values():
+        for row in table.rows.values():
+            assert bool(row.runs) == (row.declaration.group != "literature" and table.key != "settings")
+
+
+def test_cipc_rows_use_the_memory(track):
+    for table in ("coco_stuff", "ade20k"):
+        contrast = track.runs[track.tables[table].rows["ocrnet_cipc"].runs[0]].contrast
+        assert contrast["loss"] == "PixelContrastLoss"
+        assert contrast["options"]["memory_size"] == (5000 if track.name == "paper" else 200)
+        assert contrast["start"] == (5000 if track.name == "paper" else 12)
+        assert contrast["weight"] == 0.1
+
+
+def test_evaluations_are_those_that_any_table_asks_for(track, pristine):
+    for table, row, expected in (
+        ("contrast_form", "pne_r50", ["single_scale"]),
+        ("contrast_form", "pne_r101", ["single_scale", "multi_scale_flip"]),  # also in the Cityscapes table
+        ("ade20k", "ocrnet", ["single_scale", "multi_scale_flip"]),
+    ):
+        run = track.runs[track.tables[table].rows[row].runs[0]]
+        assert run.evaluations == expected
+    alone = pristine.load(track.name, tables=["contrast_form"])
+    run = alone.tables["contrast_form"].rows["pne_r101"].runs[0]
+    assert alone.runs[run] == track.runs[run]
+
+
+def test_selecting_tables_keeps_their_runs_alone(quick, repository):
+    one = load_track("quick", experiments=repository / "experiments", tables=["positive_weights"])
+    assert list(one.tables) == ["positive_weights"]
+    assert len(one.runs) == 3
+    assert {name: quick.runs[name] for name in one.runs} == one.runs
+
+
+def test_three_seeds_are_three_times_as_many_runs(repository):
+    track = load_track("paper", experiments=repository / "experiments", seeds=[0, 1, 2], tables=PAPER_TABLES)
+    assert len(track.runs) == 126
+
+
+def test_camvid_offers_the_cityscapes_table_and_the_ablations(repository):
+    track = load_track("camvid", experiments=repository / "experiments")
+    offered = {name for name in PAPER_TABLES if track.tables[name].available}
+    assert offered == {"cityscapes", "contrast_form", "construction", "positive_weights", "hyperparameters"}
+    assert track.tables["ade20k"].reason == "track camvid has no data set ade20k"
+    assert runs_of(track.tables["ade20k"]) == set()
+    assert {run.dataset_title for run in track.runs.values()} == {"CamVid"}
+
+
+def test_settings_are_read_from_the_configs_of_the_runs(declarations):
+    settings = declarations.load("paper").tables["settings"].settings
+    networks = ["encnet_r101", "deeplabv3_r101", "hrnet_w48", "ocrnet_w48", "deeplabv3_r50"]
+    assert settings["iterations"]["cityscapes"] == [(40000, networks)]
+    assert settings["batch_size"]["ade20k"] == [(16, ["ocrnet_w48"])]
+    assert settings["learning_rate"]["coco_stuff"] == [
+        (0.001, ["deeplabv3_r101", "ocrnet_w48"]),
+        (6e-5, ["upernet_swin_b"]),
+    ]
+    declarations.replace("schedules/ade20k_160k.py", "batch_size=16", "batch_size=12")
+    settings = declarations.load("paper").tables["settings"].settings
+    assert settings["batch_size"]["ade20k"] == [(12, ["ocrnet_w48"])]
+
+
+# One new file is one new ablation.
+
+
+def test_one_file_is_a_new_ablation_on_every_track_that_has_its_words(declarations):
+    before = {name: set(track.runs) for name, track in check_declarations(declarations.folder).items()}
+    declarations.write("tables/samples.yaml", ABLATION)
+    after = check_declarations(declarations.folder)
+    assert set(after) == {"quick", "camvid", "camvid_tiny", "paper"}
+    for name, track in after.items():
+        assert list(track.tables)[-1] == "samples"
+        assert track.tables["samples"].available
+        assert set(track.runs) > before[name]
+        assert len(set(track.runs) - before[name]) == 1, "the usual row is a run of the paper"
+
+
+def test_a_new_ablation_is_absent_where_a_track_lacks_its_model(declarations):
+    text = ABLATION.replace("cityscapes", "coco_stuff").replace("deeplabv3_r50", "upernet_swin_b")
+    declarations.write("tables/samples.yaml", text)
+    tracks = check_declarations(declarations.folder)
+    assert {name: track.tables["samples"].available for name, track in tracks.items()} == {
+        "quick": True,
+        "camvid": False,
+        "camvid_tiny": False,
+        "paper": True,
+    }
+
+
+def test_a_class_that_one_track_has_makes_the_table_absent_elsewhere(declarations):
+    text = ABLATION.replace("metric: miou", "metric: 'iou:traffic light'")
+    declarations.write("tables/samples.yaml", text)
+    tracks = check_declarations(declarations.folder)
+    assert {name for name, track in tracks.items() if track.tables["samples"].available} == {"paper"}
+    reason = tracks["quick"].tables["samples"].reason
+    expected = "class 'traffic light' in cityscapes (SyntheticStreet (city)), asked for by columns.miou; "
+    assert reason.startswith(f"track quick has no {expected}")
+    assert tracks["quick"].tables["samples"].rows["few"].runs == {}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_class_names_are_those_that_results_are_keyed_by(layout):
+    pytest.importorskip("mmseg")
+    from mmseg.registry import DATASETS
+
+    import pne.datasets.registered  # noqa: F401
+
+    assert class_names(layout) == tuple(DATASETS.get(LAYOUTS[layout].dataset_type).METAINFO["classes"])
+
+
+def test_a_track_may_list_its_tables(declarations):
+    declarations.change("tracks/quick.yaml", ("tables",), ["construction"])
+    track = declarations.load()
+    assert [name for name, table in track.tables.items() if table.available] == ["construction"]
+    assert len(track.runs) == 6
+
+
+def test_config_changes_of_a_row_reach_the_plain_model(declarations):
+    changes = "{model.decode_head.dropout_ratio: 0.3, model.backbone: {depth: 34}}"
+    row = f"  wide: {{label: wide, contrast: {{use: pne}}, config: {changes}}}\n"
+    declarations.write("tables/samples.yaml", ABLATION + row)
+    track = declarations.load()
+    config = track.config(track.tables["samples"].rows["wide"].runs[0])
+    assert config.model.decode_head.dropout_ratio == 0.3
+    assert config.model.decode_head.type == "ContrastHead"
+    assert config.model.backbone.depth == 34
+    assert config.model.backbone.base_channels == 16
+
+
+def test_two_names_of_one_file_are_one_model(declarations):
+    declarations.change("tracks/quick.yaml", ("models", "deeplabv3_r101"), "tiny_deeplabv3_r18")
+    track = declarations.load()
+    rows = track.tables["contrast_form"].rows
+    assert rows["pne_r50"].runs == rows["pne_r101"].runs
+    assert track.runs[rows["pne_r101"].runs[0]].model == "deeplabv3_r50"
+
+
+@pytest.mark.parametrize("written", ["{channels: 256}", "{norm_cfg: null, hidden: null}", "{}"])
+def test_a_projection_spelled_out_as_its_default_is_the_same_run(declarations, written):
+    before = declarations.load().runs
+    declarations.replace(HYPER, "weight: 0.4", f"weight: 0.4, projection: {written}")
+    assert declarations.load().runs == before
+    declarations.replace(HYPER, f"projection: {written}", "projection: {channels: 64}")
+    assert declarations.load().runs.keys() != before.keys()
+
+
+def test_the_default_projection_is_that_of_the_branch():
+    branch = pytest.importorskip("pne.heads.branch").ContrastBranch
+    plain = branch(in_channels=8, num_classes=3, loss={"type": "PNELoss"})
+    spelled = branch(in_channels=8, num_classes=3, loss={"type": "PNELoss"}, projection=Projection().model_dump())
+    assert repr(spelled) == repr(plain)
+
+
+@pytest.mark.parametrize("seeds", [[-1], [0, 0], [True]])
+def test_seeds_are_different_whole_numbers_from_zero_on(declarations, seeds):
+    with pytest.raises(UserError, match="seeds"):
+        declarations.load(seeds=seeds)
+
+
+@pytest.mark.parametrize("baseline", ["aaf", "encnet_pne"])
+def test_a_baseline_is_another_row_that_is_trained(declarations, baseline):
+    declarations.replace("tables/cityscapes.yaml", "baseline: encnet", f"baseline: {baseline}")
+    with pytest.raises(UserError) as caught:
+        declarations.load()
+    assert f"rows.encnet_pne.baseline: expected another row that is trained, got '{baseline}'" in str(caught.value)
+
+
+# Mistakes.
+
+MISTAKES = (Path(__file__).parent / "mistakes.txt").read_text(encoding="utf-8").splitlines()[1:]
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_line_with_file_and_key(declarations, mistake):
+    file, old, new, expected = (part.strip().replace("\\n", "\n") for part in mistake.split("~"))
+    if old == "*":
+        declarations.write(file, f"{new}\n")
+    else:
+        declarations.replace(file, old, new)
+    with pytest.raises(UserError) as caught:
+        declarations.load()
+    lines = str(caught.value).splitlines()
+    start = f"{declarations.path(file)}: {expected}"
+    assert any(line.startswith(start) for line in lines), "\n".join([start, *lines])
+    assert all(line.startswith(f"{declarations.path(file).parent}/") for line in lines), "nothing else is to blame"
+
+
+def test_mistakes_in_several_files_come_together(declarations):
+    declarations.replace(WEIGHTS, "positive_weight: logit", "positve_weight: logit")
+    declarations.replace(HYPER, "temperature: 0.1", "temperature: 0")
+    with pytest.raises(UserError) as caught:
+        declarations.load()
+    lines = str(caught.value).splitlines()
+    assert [line.split(": ")[1] for line in lines] == ["rows.logit", "rows.temperature_0_1"]
+
+
+def test_a_copied_table_that_kept_its_name_is_found(declarations):
+    declarations.write("tables/copy.yaml", declarations.text(WEIGHTS))
+    with pytest.raises(UserError, match=r"copy\.yaml: table: expected 'copy', the file's name, got 'positive_weights'"):
+        declarations.load()
+
+
+def test_unknown_tracks_and_tables_are_named(declarations):
+    with pytest.raises(
+        UserError, match=r"no track 'quik'; did you mean quick\? allowed: camvid, camvid_tiny, paper, quick"
+    ):
+        declarations.load("quik")
+    with pytest.raises(UserError, match="no table 'ade'; did you mean ade20k"):
+        declarations.load(tables=["ade"])
+    with pytest.raises(UserError, match="no such folder of declarations"):
+        load_track("quick", experiments=declarations.folder / "none")
+    with pytest.raises(UserError, match="seeds"):
+        declarations.load(seeds=["first"])
+
+
+def test_a_yml_file_is_not_overlooked(declarations):
+    declarations.write("tables/samples.yml", ABLATION)
+    with pytest.raises(UserError, match=r"samples\.yml: declarations end in \.yaml"):
+        declarations.load()
+
+
+# Cost.
+
+
+def test_resolving_reads_each_config_once(repository, monkeypatch):
+    read = []
+    original = builder.read_inherited
+    monkeypatch.setattr(builder, "read_inherited", lambda path, keys: read.append(path) or original(path, keys))
+    load_track("paper", experiments=repository / "experiments", seeds=[0, 1, 2])
+    assert read
+    assert len(read) == len(set(read))
+
+
+def test_resolving_loads_neither_torch_nor_mmseg(repository):
+    code = (
+        "import sys; from pne.spec import load_track; track = load_track('paper'); "
+        "track.config(next(iter(track.runs))); "
+        "import pne.datasets.layouts; "
+        "print(sorted({'torch', 'mmseg', 'mmcv', 'cv2'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=repository, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

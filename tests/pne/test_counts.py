@@ -1,0 +1,73 @@
+"""Confusion counts: the file as the evaluation writes it, and the IoU of each class."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pne.counts import class_iou, mean_of_known, read_confusion
+from pne.errors import UserError
+
+
+@pytest.fixture
+def matrices() -> np.ndarray:
+    """Counts of five images, true class by row; the last of four classes never occurs in the first image."""
+    found = np.random.default_rng(0).poisson(2, size=(5, 4, 4))
+    found[0, 3], found[0, :, 3] = 0, 0
+    return found
+
+
+@pytest.fixture
+def path(tmp_path: Path, matrices: np.ndarray) -> Path:
+    """The file that an evaluation leaves."""
+    image, true, predicted = np.nonzero(matrices)
+    path = tmp_path / "single_scale.confusion.npz"
+    arrays = {"image": image, "true": true, "predicted": predicted, "count": matrices[image, true, predicted]}
+    np.savez_compressed(path, **arrays, names=np.array(list("abcde")), shape=np.array(matrices.shape))
+    return path
+
+
+def test_counts_of_images_and_classes_are_those_of_the_matrices(path, matrices):
+    found = read_confusion(path)
+    assert (found.names, found.num_classes) == (tuple("abcde"), 4)
+    hits, labelled, predicted = found.per_class()
+    np.testing.assert_array_equal(hits, np.einsum("icc->ic", matrices))
+    np.testing.assert_array_equal(labelled, matrices.sum(2))
+    np.testing.assert_array_equal(predicted, matrices.sum(1))
+    wrong = found.per_image(found.true != found.predicted)
+    np.testing.assert_array_equal(wrong, matrices.sum((1, 2)) - np.trace(matrices, axis1=1, axis2=2))
+
+
+def test_iou_is_the_ratio_of_sums_and_the_mean_leaves_out_what_never_occurs(path, matrices):
+    iou = class_iou(*read_confusion(path).per_class())
+    for image, matrix in enumerate(matrices):
+        for c in range(4):
+            union = matrix[c].sum() + matrix[:, c].sum() - matrix[c, c]
+            np.testing.assert_allclose(iou[image, c], 100 * matrix[c, c] / union if union else np.nan)
+    assert np.isnan(iou[0]).tolist() == [False, False, False, True]
+    np.testing.assert_allclose(mean_of_known(iou)[0], iou[0, :3].mean())
+    assert np.isnan(mean_of_known(np.full((1, 3), np.nan))).all()
+
+
+@pytest.mark.parametrize("damage", ["missing", "no archive", "half", "no end", "spoilt", "no names"])
+def test_missing_and_damaged_files_are_one_clear_error(path, damage):
+    whole = path.read_bytes()
+    spoilt = whole[:60] + bytes(60) + whole[120:]
+    contents = {"no archive": b"PK", "half": whole[: len(whole) // 2], "no end": whole[:-30], "spoilt": spoilt}
+    if damage == "missing":
+        path.unlink()
+    elif damage == "no names":
+        np.savez(path, image=np.zeros(1, int))
+    else:
+        path.write_bytes(contents[damage])
+    match = r"single_scale\.confusion\.npz: no readable confusion counts .* evaluation again"
+    with pytest.raises(UserError, match=match):
+        read_confusion(path)
+
+
+def test_names_that_do_not_fit_the_images_are_refused(path):
+    with np.load(path) as data:
+        arrays = dict(data)
+    np.savez(path, **arrays | {"names": np.array(["a"])})
+    with pytest.raises(UserError, match="1 names for 5 images; run the evaluation again"):
+        read_confusion(path)
