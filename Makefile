@@ -9,6 +9,9 @@ CONFIG ?=
 
 export PYTHONUNBUFFERED := 1
 export MPLBACKEND := Agg
+# Snakemake asks for both, and the user of a container may have neither.
+export USER ?= $(shell id -u)
+export HOME := $(shell test -w "$$HOME" && echo "$$HOME" || echo "$(CURDIR)/.snakemake/home")
 
 .DEFAULT_GOAL := help
 
@@ -28,9 +31,7 @@ setup: .venv/.ready ## create .venv with the tested versions (done by every othe
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 	@# torch first: its own line keeps a CPU build that a machine offers from being passed over for a newer one.
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep '^torch==' constraints.txt)"
-	@# setuptools warns of every editable installation that a folder of the same name may hide it: here it is that folder.
-	@PYTHONWARNINGS="ignore:Editable installation" \
-	    $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[test]"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[test]"
 	@# opencv-python links against a desktop's OpenGL; where that is absent the headless build takes its place.
 	@$(BIN)/python -c "import cv2" 2>/dev/null || { echo "No OpenGL on this machine: using the headless OpenCV."; \
 	    $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall \

@@ -25,11 +25,12 @@ shell.prefix("set -euo pipefail; trap : TERM; ")
 
 from pne.errors import UserError
 from pne.spec import load_track
-from workflows.configuration import identity_options, read_configuration, spec_options
+from workflows.configuration import check_folders, identity_options, read_configuration
 
 try:
     OPTIONS = read_configuration(config)
     TRACK = load_track(OPTIONS.track, **OPTIONS.track_arguments)
+    check_folders(TRACK)
 except UserError as error:
     raise WorkflowError(str(error))
 
@@ -44,15 +45,12 @@ wildcard_constraints:
     table=r"[a-z0-9_]+",
 
 
-localrules:
-    tables,
-
-
 rule tables:
     """Every table that the track offers; what is made when no target is named."""
     input:
         lambda wildcards: [file for name in TABLES for file in table_files(name)],
         lambda wildcards: complete(RUNS),
+    localrule: True
     message:
         f"all tables of track {TRACK.name}"
 
@@ -60,6 +58,18 @@ rule tables:
 for rules_file in sorted(Path(workflow.basedir, "workflows", "rules").glob("*.smk")):
 
     include: rules_file
+
+
+for name, files in TARGETS.items():
+
+    rule:
+        name:
+            name
+        input:
+            files,
+        localrule: True
+        message:
+            f"{name} of track {TRACK.name}"
 
 
 onstart:

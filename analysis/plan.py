@@ -13,8 +13,10 @@ import pandas as pd
 from analysis.results import read_results, resolve, track_parser
 from analysis.status import summarise
 from pne.errors import reports_user_errors
-from pne.rehearse.record import GPU_SIZES_GIB, memory_class, read_rehearsal
+from pne.rehearse.record import read_rehearsals
 from pne.spec import ResolvedTrack, Run
+
+GPU_SIZES_GIB = (8, 11, 16, 24, 32, 40, 48, 80, 96, 141)
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ def estimate(track: ResolvedTrack, frame: pd.DataFrame, rehearsals: Mapping[str,
     frame : DataFrame
         From `analysis.results.collect_runs`.
     rehearsals : mapping of str to Cost
-        By run id, from `read_rehearsals`.
+        By run id, from `rehearsed_costs`.
 
     Returns
     -------
@@ -63,24 +65,20 @@ def estimate(track: ResolvedTrack, frame: pd.DataFrame, rehearsals: Mapping[str,
     return {run: known[run] for run in track.runs if run in known}
 
 
-def read_rehearsals(folder: Path) -> dict[str, Cost]:
-    """Read what rehearsals at the runs' own size took, for every run that they stand for.
+def rehearsed_costs(folder: Path, track: ResolvedTrack) -> dict[str, Cost]:
+    """Read what rehearsals at the runs' own size took, for every run of the track that they stand for.
 
     Raises
     ------
     UserError
-        If a file does not hold a rehearsal.
+        If a file does not hold what it should.
     """
-    found = {}
-    for path in sorted(folder.glob("*.json")):
-        record = read_rehearsal(path)
-        trained, provenance = record.trained, record.trained.provenance
-        memory = record.highest_memory_mib if trained.memory_kind == "cuda_allocated" else None
-        measured = Cost(trained.time_s * provenance.world_size, provenance.device, memory)
-        for run in record.request.runs:
-            found.setdefault(run, measured)
-        found[record.request.runs[0]] = measured
-    return found
+    costs = {}
+    for run, rehearsal in read_rehearsals(folder, track).items():
+        trained, origin = rehearsal.trained, rehearsal.trained.provenance
+        memory = rehearsal.peak_memory_mib if trained.memory_kind == "cuda_allocated" else None
+        costs[run] = Cost(trained.time_s * origin.world_size, origin.device, memory)
+    return costs
 
 
 def printed_times(track: ResolvedTrack) -> dict[str, Cost]:
@@ -169,7 +167,11 @@ def describe(table: pd.DataFrame, track: ResolvedTrack, costs: Mapping[str, Cost
     lines = [f"track {track.name}: {track.declaration.title}; seeds {', '.join(map(str, track.declaration.seeds))}", ""]
     memory_known = highest_memory(costs.values()) is not None
     shown = table if memory_known else table.drop(columns=_MEMORY)
-    lines += [shown.astype(str).set_index("table").rename_axis(index=None, columns="table").to_string(), ""]
+    columns = []
+    for name, values in shown.astype(str).items():
+        cells = pd.Series([name, *values])
+        columns.append(cells.str.pad(cells.str.len().max(), "right" if name == "table" else "left"))
+    lines += [*("  ".join(row) for row in zip(*columns, strict=True)), ""]
     sources = Counter(cost.source for cost in costs.values())
     if sources:
         named = ", ".join(f"{source} ({number} runs)" for source, number in sources.items())
@@ -193,6 +195,18 @@ def _hours(runs: Sequence[str], track: ResolvedTrack, costs: Mapping[str, Cost])
     return f"{hours:.{2 if hours < 10 else 0}f}{'+' if len(known) < len(runs) else ''}"
 
 
+def memory_class(peak_mib: float) -> int | None:
+    """Return the smallest usual size of a GPU, in GiB, that holds a peak of allocated memory; None if none does.
+
+    A tenth is added for what the allocator cannot use, and half a GiB for the driver's context.
+
+    >>> memory_class(6000), memory_class(9000), memory_class(200000)
+    (8, 11, None)
+    """
+    needed = peak_mib / 1024 * 1.1 + 0.5
+    return next((size for size in GPU_SIZES_GIB if size >= needed), None)
+
+
 def _memory(costs: Sequence[Cost], runs: int) -> str:
     highest = highest_memory(costs)
     if highest is None:
@@ -209,7 +223,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     track = resolve(args, tables=args.table)
     frame = read_results(track)
-    costs = estimate(track, frame, read_rehearsals(args.results / track.name / "rehearsals"))
+    costs = estimate(track, frame, rehearsed_costs(args.results / track.name / "rehearsals", track))
     print(describe(plan(track, summarise(frame), costs), track, costs))
 
 

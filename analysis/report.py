@@ -55,15 +55,13 @@ def write_page(name: str, track: ResolvedTrack, results: Path, experiments: Path
 def table_page(title: str, table: PrintedTable, track: ResolvedTrack) -> str:
     """Write a printed table, and below it the runs of every row, as HTML that needs no other file."""
     runs = {record.key: [describe_run(track.runs[run]) for run in record.runs] for record in table.records}
-    leading = (CellKind.MEASURED, CellKind.MISSING)
     links = {
         id(cell): record.key
         for record in table.records
         for cell in record.cells.values()
-        if cell.kind in leading and record.runs
+        if cell.kind in (CellKind.MEASURED, CellKind.MISSING) and record.runs
     }
-    names = {record.key: name_of(record) for record in table.records}
-    return template("page.html").render(title=title, table=table, runs=runs, names=names, links=links, id=id)
+    return template("page.html").render(title=title, table=table, runs=runs, name_of=name_of, links=links, id=id)
 
 
 def name_of(record: Record) -> str:
@@ -100,8 +98,7 @@ class RunDetails:
 def describe_run(run: Run) -> RunDetails:
     """Collect what the folder of a run holds; what is missing is left out and named."""
     spec = run.directory / SPEC_FILE
-    commands = [f"python -m pne.train {spec}"]
-    commands += [
+    scored = [
         f"python -m pne.evaluate --evaluation {name} {spec}" for name in run.evaluations if name != EVALUATIONS[0]
     ]
     results: dict[str, Any] = {}
@@ -112,11 +109,12 @@ def describe_run(run: Run) -> RunDetails:
             results[name] = read_result(run.directory / f"{name}.json", kind)
         except UserError as error:
             problems.append(str(error))
-    log = _read(run.directory / "log").splitlines()
-    files = [(name, _read(run.directory / name)) for name in (SPEC_FILE, CONFIG_FILE)]
-    files.append((f"log (last {LOG_LINES} lines)", "\n".join(log[-LOG_LINES:])))
-    shown = [(title, text) for title, text in files if text]
-    return RunDetails(run, commands, results.pop("train", None), results, shown, problems)
+    texts = {name: _read(run.directory / name) for name in (SPEC_FILE, CONFIG_FILE)}
+    texts[f"log (last {LOG_LINES} lines)"] = "\n".join(_read(run.directory / "log").splitlines()[-LOG_LINES:])
+    files = [(title, text) for title, text in texts.items() if text]
+    return RunDetails(
+        run, [f"python -m pne.train {spec}", *scored], results.pop("train", None), results, files, problems
+    )
 
 
 def _read(path: Path) -> str:
@@ -155,32 +153,21 @@ def render_claims(content: Mapping[str, Any], track: ResolvedTrack) -> str:
     track : ResolvedTrack
         Names the runs behind each cell; those with a folder are described once each.
     """
-    runs: dict[str, RunDetails] = {}
-    for claim in content["claims"].values():
-        for check in claim["checks"]:
-            for _, anchor, run in _runs_of(check, track):
-                if anchor not in runs:
-                    runs[anchor] = describe_run(track.runs[run])
-
-    def links_of(check: Mapping[str, Any]) -> list[tuple[str, str]]:
-        return [(text, anchor) for text, anchor, _ in _runs_of(check, track)]
-
-    def remarks_of(claim: Mapping[str, Any]) -> list[str]:
-        return list(dict.fromkeys(check["remarks"] for check in claim["checks"] if check["remarks"]))
-
-    return template("claims.html").render(content=content, runs=runs, links_of=links_of, remarks_of=remarks_of)
+    checks = [check for claim in content["claims"].values() for check in claim["checks"]]
+    links = {id(check): _runs_of(check, track) for check in checks}
+    runs = {run: describe_run(track.runs[run]) for run in dict.fromkeys(run for of in links.values() for _, run in of)}
+    return template("claims.html").render(content=content, runs=runs, links=links, id=id)
 
 
-def _runs_of(check: Mapping[str, Any], track: ResolvedTrack) -> list[tuple[str, str, str]]:
-    """Return text and anchor of the link, and the run, of everything that a check is computed from."""
+def _runs_of(check: Mapping[str, Any], track: ResolvedTrack) -> list[tuple[str, str]]:
+    """Return text of the link, and run, of everything that a check is computed from."""
     found = []
     for cell in check["cells"]:
         table = track.tables.get(cell["table"])
         row = table.rows.get(cell["row"]) if table is not None and table.available else None
         for seed, run in (row.runs if row is not None else {}).items():
             if track.runs[run].directory.exists():
-                text = cell["row"] if len(row.runs) == 1 else f"{cell['row']} seed {seed}"
-                found.append((text, f"run-{run}", run))
+                found.append((cell["row"] if len(row.runs) == 1 else f"{cell['row']} seed {seed}", run))
     return found
 
 

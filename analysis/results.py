@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import re
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -27,6 +28,7 @@ State = Literal["finished", "running", "stopped", "failed", "missing"]
 # On another host, a training that has not reported for this long (or 100 iterations) counts as stopped.
 SILENCE_S = 900.0
 _TAIL_BYTES = 64 * 1024
+_ERROR = re.compile(r"((?i:error)|\S*(Error|Exception)):(\s|$)")
 
 
 def track_parser(prog: str, description: str, *, only_tables: bool = False) -> argparse.ArgumentParser:
@@ -46,16 +48,9 @@ def track_parser(prog: str, description: str, *, only_tables: bool = False) -> a
 
 def resolve(args: argparse.Namespace, **changes: Any) -> ResolvedTrack:
     """Resolve the track that the arguments name; shortened runs are comparable with nothing published."""
-    track = load_track(
-        args.track,
-        experiments=args.experiments,
-        results=args.results,
-        data_root=args.data_root,
-        weights_dir=args.weights_dir,
-        seeds=None if args.seeds is None else [seed for part in args.seeds for seed in part],
-        iterations=args.iterations,
-        **changes,
-    )
+    names = ("experiments", "results", "data_root", "weights_dir", "iterations")
+    seeds = None if args.seeds is None else [seed for part in args.seeds for seed in part]
+    track = load_track(args.track, seeds=seeds, **{name: getattr(args, name) for name in names}, **changes)
     return track if args.iterations is None else _incomparable(track)
 
 
@@ -131,10 +126,9 @@ def collect_runs(runs: Iterable[Run], code_sha256: str | None = None, now: datet
 
 def _of_training(train: TrainResult, code_sha256: str | None) -> dict[str, Any]:
     contrast = train.contrast
-    found = train.model_dump(include={"time_s", "peak_memory_mib", "memory_kind", "dataset_complete"})
     about = {"dataset_fingerprint", "world_size", "micro_batch", "device", "git_commit", "ended"}
     return {
-        **found,
+        **train.model_dump(include={"time_s", "peak_memory_mib", "memory_kind", "dataset_complete"}),
         **train.provenance.model_dump(include=about),
         "weight_std": None if contrast is None else contrast.final_statistics.get("weight_std"),
         "healthy": None if contrast is None else contrast.healthy,
@@ -207,8 +201,8 @@ def read_progress(run: Run, evaluation: str | None = None, now: datetime | None 
         return Progress("failed", iteration, total, error=str(error).strip())
     if report.get("state") in ("running", "evaluating") and _is_alive(report, now):
         eta_s = report.get("eta_s")
-        spent_s = _age_s(report, now) or 0.0
-        return Progress("running", iteration, total, eta_s=None if eta_s is None else max(0.0, eta_s - spent_s))
+        left_s = None if eta_s is None else max(0.0, eta_s - _age_s(report, now))
+        return Progress("running", iteration, total, left_s)
     if evaluation is not None and report.get("state") == "finished":  # its result has been removed since
         return Progress("missing")
     return Progress("stopped", iteration, total)
@@ -224,17 +218,11 @@ def _is_older(path: Path, other: Path) -> bool:
 def last_error(log: Path) -> str | None:
     """Return the last line of a log that names an error, or None."""
     try:
-        with log.open("rb") as stream:
-            stream.seek(0, 2)
-            stream.seek(max(0, stream.tell() - _TAIL_BYTES))
-            lines = stream.read().decode("utf-8", "replace").splitlines()
+        text = log.read_bytes()[-_TAIL_BYTES:].decode("utf-8", "replace")
     except OSError:
         return None
-    for line in reversed(lines):
-        head = line.strip().split(" ", 1)[0]
-        if head.lower() == "error:" or (head.endswith(":") and head.rstrip(":").endswith(("Error", "Exception"))):
-            return line.strip().removeprefix("error: ")
-    return None
+    found = [line for line in map(str.strip, text.splitlines()) if _ERROR.match(line)]
+    return found[-1].removeprefix("error: ") if found else None
 
 
 def _report(path: Path) -> dict[str, Any] | None:
@@ -256,15 +244,9 @@ def _is_alive(report: dict[str, Any], now: datetime) -> bool:
         except PermissionError:
             pass
         return True
-    age_s = _age_s(report, now)
-    return age_s is not None and age_s <= max(SILENCE_S, 100 * (report.get("time_s") or 0))
+    return _age_s(report, now) <= max(SILENCE_S, 100 * (report.get("time_s") or 0))
 
 
-def _age_s(report: dict[str, Any], now: datetime) -> float | None:
-    try:
-        updated = datetime.fromisoformat(str(report["updated"]).replace("Z", "+00:00"))
-    except (KeyError, ValueError):
-        return None
-    if updated.tzinfo is None:
-        updated = updated.replace(tzinfo=timezone.utc)
-    return (now - updated).total_seconds()
+def _age_s(report: dict[str, Any], now: datetime) -> float:
+    """Return the seconds since a report; NaN where it does not say when it was made."""
+    return (now - pd.to_datetime(str(report.get("updated")), utc=True, errors="coerce")).total_seconds()

@@ -91,9 +91,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = track_parser("python -m analysis.status", description, only_tables=True)
     args = parser.parse_args(argv)
     track = resolve(args, tables=args.table)
-    iterations = {run: spec.iterations for run, spec in track.runs.items()}
     print(f"track {track.name}: {track.declaration.title}")
-    print(describe(summarise(read_results(track)), iterations))
+    print(describe(summarise(read_results(track)), {run: spec.iterations for run, spec in track.runs.items()}))
 
 
 if __name__ == "__main__":

@@ -29,10 +29,9 @@ from pne.engine.inference import SCALES, Prediction, Views, predict_multi_scale_
 from pne.engine.loaders import image_loader
 from pne.engine.processes import choose_device
 from pne.engine.provenance import device_name, versions
-from pne.engine.publication import verified_weights
 from pne.engine.record import peak_memory_mib, reset_peak_memory
-from pne.engine.runner import prepare, register
-from pne.engine.weights import build_plain, load_final
+from pne.engine.runner import prepare
+from pne.engine.weights import build_plain, load_trained
 from pne.spec import read_config, read_spec
 
 TARGET = 1.5  # times faster than mmsegmentation on a GPU, at equal scores
@@ -152,25 +151,17 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> None:
     """Measure and print."""
     args = parser().parse_args(argv)
-    run, config = read_spec(args.spec), read_config(args.spec)
+    run = read_spec(args.spec)
     device = choose_device(args.device)
-    torch.set_num_threads(args.threads or run.runtime.threads)
-    register(config)
-    prepared = prepare(
-        config.to_dict(),
-        seed=run.seed,
-        iterations=run.iterations,
-        precision=run.precision,
-        per_process=run.batch_size,
-        parts=1,
-        workers=run.runtime.workers if args.workers is None else args.workers,
-    )
-    torch.manual_seed(0)
-    model = build_plain(prepared["model"], device)
     if args.untrained:
+        prepared = prepare(run, read_config(args.spec), workers=args.workers)
+        torch.manual_seed(0)
+        model = build_plain(prepared["model"], device)
         spread_predictions(model, prepared["test_dataloader"]["dataset"], device)
     else:
-        load_final(model, verified_weights(run, args.spec)[0])
+        model, prepared, _ = load_trained(run, args.spec, device)
+        prepared["test_dataloader"].update({} if args.workers is None else {"num_workers": args.workers})
+    torch.set_num_threads(args.threads or run.runtime.threads)
     found: dict[str, dict[str, Any]] = {}
     dataset = Views(prepared["test_dataloader"]["dataset"]).dataset
     for _ in range(args.rounds):  # in turns, so that whatever slows the machine down hits all alike

@@ -1,4 +1,4 @@
-"""Lines for people: one concise line per event on standard output, warnings on standard error."""
+"""What command lines share: lines for people, spans of time in words, whole numbers as arguments."""
 
 import argparse
 import sys

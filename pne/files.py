@@ -1,5 +1,6 @@
-"""Writing files so that a reader, or a crash, never sees half of one."""
+"""Writing files so that a reader, or a crash, never sees half of one; the digest of what was written."""
 
+import hashlib
 import os
 import uuid
 from collections.abc import Iterator
@@ -51,3 +52,12 @@ def write_text(path: Path | str, text: str) -> None:
     """Write ``text`` (UTF-8) to ``path`` atomically; see `written_aside`."""
     with written_aside(path) as aside:
         aside.write_text(text, encoding="utf-8")
+
+
+def sha256(path: Path) -> str:
+    """SHA-256 of a file, 64 hex digits."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while block := stream.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()

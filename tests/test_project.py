@@ -1,8 +1,14 @@
 """The project's own files agree with each other."""
 
+import ast
+import os
 import re
+import shutil
 import subprocess
 import sys
+import zipfile
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from importlib.metadata import distribution
 from pathlib import Path
 
@@ -75,13 +81,108 @@ def loaded_after(statement: str) -> set[str]:
     [
         ("import pne", {"torch", "numpy", "mmengine", "pydantic"}),
         ("import pne.options", {"torch", "numpy", "mmengine", "pydantic"}),
-        ("import pne.spec, pne.spec, pne.spec.compose, pne.results", {"torch", "mmseg", "mmcv"}),
-        ("import analysis, analysis.tables, analysis.plan, analysis.status", {"torch", "mmseg", "mmcv"}),
+        ("import pne.spec, pne.spec.compose, pne.results", {"torch", "mmseg", "mmcv"}),
+        (
+            "from analysis import claims, figures, plan, report, status, tables",
+            {"torch", "mmseg", "mmcv"},
+        ),
         ("import pne.losses", {"mmengine", "mmcv", "mmseg", "pydantic"}),
     ],
 )
 def test_imports_load_nothing_heavy(statement, absent):
     assert not loaded_after(statement) & absent
+
+
+# From the lowest to the highest; what stands in no line here belongs to the line of its package.
+LAYERS = (
+    ("pne", "pne.errors", "pne.files", "pne.console"),
+    ("pne.options",),
+    ("pne.losses", "pne.results", "pne.counts", "pne.datasets"),
+    ("pne.heads", "pne.spec"),
+    ("pne.engine",),
+    ("pne.extract", "pne.submission", "pne.rehearse", "pne.train", "pne.evaluate", "pne.spec.__main__"),
+    ("analysis",),
+    ("workflows",),
+)
+READ_BY_ANALYSIS = {
+    *("analysis", "pne.errors", "pne.files", "pne.console", "pne.options", "pne.results", "pne.counts", "pne.spec"),
+    *("pne.extract.archives", "pne.rehearse.record", "pne.engine.provenance"),
+}
+KNOWN_CLIMBS = {("pne.results", "pne.spec.reading")}  # results are read by the one reader of models
+
+
+@pytest.fixture(scope="module")
+def imports(repository) -> dict[str, set[str]]:
+    """What each module imports, inside functions too: a module's name, ours or not."""
+    files = [path for package in ("pne", "analysis", "workflows") for path in (repository / package).rglob("*.py")]
+    names = {
+        ".".join(path.relative_to(repository).with_suffix("").parts).removesuffix(".__init__"): path for path in files
+    }
+
+    def imported(path: Path) -> Iterator[str]:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                yield from (alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                assert not node.level, f"{path}:{node.lineno}: import by the full name"
+                members = (f"{node.module}.{alias.name}" for alias in node.names)
+                yield from (member if member in names else node.module for member in members)
+
+    return {name: set(imported(path)) - {name} for name, path in names.items()}
+
+
+def within(module: str, packages: set[str]) -> str | None:
+    """The longest of ``packages`` that a module is, or lies in."""
+    parts = module.split(".")
+    return next((found for end in range(len(parts), 0, -1) if (found := ".".join(parts[:end])) in packages), None)
+
+
+def test_no_circle_of_imports(imports):
+    TopologicalSorter(imports).prepare()  # a CycleError names the circle
+
+
+def test_imports_lead_to_lower_layers(imports):
+    layers = {name: number for number, names in enumerate(LAYERS) for name in names}
+    packages = set(layers) - {"pne"}  # a new module below pne needs a place
+    number = {name: layers[within(name, packages) or name] for name in imports}
+    climbs = {
+        (name, other) for name in imports for other in imports[name] & set(number) if number[other] > number[name]
+    }
+    assert climbs <= KNOWN_CLIMBS
+    assert len(KNOWN_CLIMBS) <= 1
+
+
+def test_analysis_reads_files_and_never_needs_torch(imports):
+    for name in (name for name in imports if within(name, {"analysis"})):
+        assert not {other.partition(".")[0] for other in imports[name]} & {"torch", "mmseg", "mmcv", "workflows"}, name
+        ours = {other for other in imports[name] if within(other, {"pne"})}
+        assert not {other for other in ours if not within(other, READ_BY_ANALYSIS)}, name
+
+
+def test_the_wheel_holds_pne_alone_and_an_editable_install_finds_the_checkout(repository, tmp_path):
+    checkout = tmp_path / "checkout"
+    ignored = shutil.ignore_patterns("__pycache__")
+    for name in ("pne", "analysis", "workflows"):
+        shutil.copytree(repository / name, checkout / name, ignore=ignored)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(repository / name, checkout)
+    code = "from setuptools import build_meta as b; b.build_wheel('../wheel'); b.build_editable('../editable')"
+    done = subprocess.run([sys.executable, "-c", code], cwd=checkout, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (wheel,), (editable,) = ((tmp_path / kind).glob("*.whl") for kind in ("wheel", "editable"))
+    files = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    assert files == {str(path.relative_to(checkout)) for path in (checkout / "pne").rglob("*") if path.is_file()}
+    (path,) = (name for name in zipfile.ZipFile(editable).namelist() if name.endswith(".pth"))
+    assert zipfile.ZipFile(editable).read(path).decode().strip() == str(checkout)
+
+
+@pytest.mark.parametrize("home", [{}, {"HOME": "/nowhere"}])
+def test_make_gives_a_nameless_user_a_name_and_a_home_that_can_be_written(repository, home):
+    show = ["make", "--eval", 'show: ; @echo "$$HOME" "$$USER"', "show"]
+    done = subprocess.run(
+        show, cwd=repository, env={"PATH": os.environ["PATH"], **home}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == [str(repository / ".snakemake/home"), str(os.getuid())]
 
 
 def test_version_stands_in_changelog_and_citation(repository):

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from pne.errors import UserError
 from pne.results import TrainResult, read_result
-from pne.spec import Run
-from pne.spec.reading import suggest
+from pne.spec import ResolvedTrack, Run
+from pne.spec.reading import check_model, suggest
 
 
 def _as_list(value: Any) -> Any:
@@ -25,37 +25,50 @@ def _as_text(value: Any) -> Any:
 
 
 Text = Annotated[str, BeforeValidator(_as_text), Field(min_length=1)]
+Positive = Annotated[int, Field(ge=1)]
 
 
 class Configuration(BaseModel):
-    """The settings of one call of the workflow."""
+    """The settings of one call of the workflow; where one is left out, the track's own holds.
+
+    Attributes
+    ----------
+    track : str
+        Name of ``experiments/tracks/<track>.yaml``.
+    data_root, weights_dir : str, optional
+        Folders of the data sets and of the ImageNet weights.
+    seeds : list of int, optional
+        Such as ``0,1,2``.
+    iterations : int, optional
+        Of every run, for a try; makes other runs.
+    subset : bool
+        Take data sets that are incomplete or resized, for a try.
+    device : {"auto", "cpu", "cuda"}, optional
+    gpus, workers, threads : int, optional
+        GPUs, data loading processes and threads of each run.
+    micro_batch : int, optional
+        Most images per process and forward pass, for want of memory; batch norm sees these.
+    checkpoint_interval : int, optional
+        Iterations between checkpoints.
+    retrain : list of str
+        ``stale``, or run ids: train these anew, keeping the old results until the new ones are whole.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    track: Text = Field(default="quick", description="name of experiments/tracks/<track>.yaml")
-    data_root: Text | None = Field(default=None, description="folder of the data sets (default: the track's)")
-    weights_dir: Text | None = Field(default=None, description="folder of the ImageNet weights (default: the track's)")
-    seeds: Annotated[list[int], BeforeValidator(_as_list), Field(min_length=1)] | None = Field(
-        default=None, description="such as 0,1,2 (default: the track's)"
-    )
-    iterations: Annotated[int, Field(ge=1)] | None = Field(
-        default=None, description="iterations of every run, for a try (default: the schedules'); makes other runs"
-    )
-    subset: bool = Field(default=False, description="true: take data sets that are incomplete or resized, for a try")
-    device: Literal["auto", "cpu", "cuda"] | None = Field(default=None, description="auto, cpu or cuda")
-    gpus: Annotated[int, Field(ge=1)] | None = Field(default=None, description="GPUs of each run")
-    micro_batch: Annotated[int, Field(ge=1)] | None = Field(
-        default=None, description="most images per process and forward pass, for want of memory; batch norm sees these"
-    )
-    workers: Annotated[int, Field(ge=0)] | None = Field(default=None, description="data loading processes of each run")
-    threads: Annotated[int, Field(ge=1)] | None = Field(default=None, description="threads of each run")
-    checkpoint_interval: Annotated[int, Field(ge=1)] | None = Field(
-        default=None, description="iterations between checkpoints"
-    )
-    retrain: Annotated[list[str], BeforeValidator(_as_list)] = Field(
-        default=[],
-        description="stale, or run ids: train these anew, keeping the old results until the new ones are whole",
-    )
+    track: Text = "quick"
+    data_root: Text | None = None
+    weights_dir: Text | None = None
+    seeds: Annotated[list[int], BeforeValidator(_as_list), Field(min_length=1)] | None = None
+    iterations: Positive | None = None
+    subset: bool = False
+    device: Literal["auto", "cpu", "cuda"] | None = None
+    gpus: Positive | None = None
+    micro_batch: Positive | None = None
+    workers: Annotated[int, Field(ge=0)] | None = None
+    threads: Positive | None = None
+    checkpoint_interval: Positive | None = None
+    retrain: Annotated[list[str], BeforeValidator(_as_list)] = []
 
     @model_validator(mode="after")
     def _retrains_once(self) -> "Configuration":
@@ -89,40 +102,35 @@ def read_configuration(values: Mapping[str, Any]) -> Configuration:
     UserError
         On an unknown key or a value that does not fit, with the key, what came and what may stand there.
     """
-    problems = [
-        f"--config {key}={value}: no such key; {suggest(key, Configuration.model_fields)}"
-        for key, value in values.items()
-        if key not in Configuration.model_fields
-    ]
-    if problems:
-        raise UserError("\n".join(problems))
-    try:
-        return Configuration.model_validate(dict(values))
-    except ValidationError as error:
-        lines = []
-        for problem in error.errors():
-            key = str(problem["loc"][0]) if problem["loc"] else ""
-            field = Configuration.model_fields.get(key)
-            expected = f"; {key} is {field.description}" if field else ""
-            lines.append(f"--config {key}={values.get(key)}: {problem['msg']}{expected}")
-        raise UserError("\n".join(lines)) from None
+    return check_model(Configuration, dict(values), "--config ")
+
+
+def check_folders(track: ResolvedTrack) -> None:
+    """Refuse folders that Snakemake would read as patterns.
+
+    Raises
+    ------
+    UserError
+        If a folder of data or weights, of the command line or the track, has braces in its name.
+    """
+    folders = [(run.runtime.data_root, run.folder, run.runtime.weights_dir) for run in track.runs.values()]
+    for folder in sorted({str(folder) for each in folders for folder in each}):
+        if set("{}") & set(folder):
+            raise UserError(
+                f"{folder}: braces stand for wildcards in a workflow; give a link without them in its place"
+            )
 
 
 def identity_options(configuration: Configuration) -> str:
-    """Options that make the commands of `analysis` resolve the same runs, quoted for the shell."""
-    seeds = configuration.seeds and ",".join(map(str, configuration.seeds))
-    return _join({**_identity(configuration), "--seeds": seeds})
+    """Options that make every command resolve the same runs, quoted for the shell."""
+    keys = ("track", "data_root", "weights_dir", "iterations", "seeds")
+    return _join({f"--{key.replace('_', '-')}": getattr(configuration, key) for key in keys})
 
 
 def spec_options(configuration: Configuration) -> str:
     """Options that make ``python -m pne.spec write`` describe the same runs, quoted for the shell."""
     runtime = [f"{key}={value}" for key, value in configuration.runtime.items()]
-    return _join({**_identity(configuration), "--seeds": configuration.seeds, "--runtime": runtime})
-
-
-def _identity(configuration: Configuration) -> dict[str, Any]:
-    keys = ("track", "data_root", "weights_dir", "iterations")
-    return {f"--{key.replace('_', '-')}": getattr(configuration, key) for key in keys}
+    return f"{identity_options(configuration)} {_join({'--runtime': runtime})}".rstrip()
 
 
 def _join(options: Mapping[str, Any]) -> str:
@@ -131,9 +139,6 @@ def _join(options: Mapping[str, Any]) -> str:
         if value:
             words += [option, *map(str, value if isinstance(value, list) else [value])]
     return shlex.join(words)
-
-
-# Which finished runs are to be trained anew.
 
 
 STALE = "stale"
@@ -165,9 +170,8 @@ def retrained_runs(asked: Sequence[str], runs: Mapping[str, Run], code_sha256: s
         if name != STALE and name not in runs:
             raise UserError(f"--config retrain={name}: no such run; {suggest(name, [STALE, *runs])}")
     finished = {name: path for name, run in runs.items() if (path := run.directory / "train.json").exists()}
-    chosen = {name for name in asked if name in finished}
-    if STALE in asked:
-        for name, path in finished.items():
-            if not read_result(path, TrainResult).is_from(code_sha256):
-                chosen.add(name)
-    return frozenset(chosen)
+    return frozenset(
+        name
+        for name, path in finished.items()
+        if name in asked or (STALE in asked and not read_result(path, TrainResult).is_from(code_sha256))
+    )

@@ -127,56 +127,53 @@ def resolve_figures(track: ResolvedTrack, experiments: Path) -> dict[str, Resolv
         If a figure names a table or a row that is not declared, a number of rows or tables that it cannot show, or,
         for a sweep, a table that is none.
     """
-    path = experiments / FILE
     problems: list[str] = []
-    figures = {
-        name: _resolve(name, declaration, track, problems, path)
-        for name, declaration in read_figures(experiments).items()
-    }
+    figures = {}
+    for name, declaration in read_figures(experiments).items():
+        figures[name], found = _resolve(name, declaration, track)
+        problems += [f"{experiments / FILE}: {name}.rows{problem}" for problem in found]
     raise_problems(problems)
     return figures
 
 
-def _resolve(
-    name: str, declaration: FigureDeclaration, track: ResolvedTrack, problems: list[str], path: Path
-) -> ResolvedFigure:
-    parts, reasons = [], []
-    if len(declaration.rows) > 1 and declaration.kind not in SEVERAL_TABLES:
-        problems.append(
-            f"{path}: {name}.rows: {declaration.kind} shows one table, got {len(declaration.rows)} "
-            f"({', '.join(declaration.rows)}); several: {', '.join(SEVERAL_TABLES)}"
-        )
+def _resolve(name: str, declaration: FigureDeclaration, track: ResolvedTrack) -> tuple[ResolvedFigure, list[str]]:
+    """Return the figure, and what is wrong with its rows."""
+    parts, reasons, problems = [], [], []
+    kind, number = declaration.kind, len(declaration.rows)
+    if number > 1 and kind not in SEVERAL_TABLES:
+        several = ", ".join(SEVERAL_TABLES)
+        problems.append(f": {kind} shows one table, got {number} ({', '.join(declaration.rows)}); several: {several}")
     for key, wanted in declaration.rows.items():
         table = track.tables.get(key)
         if table is None:
-            problems.append(f"{path}: {name}.rows: no table {key!r}; {suggest(key, track.tables)}")
+            problems.append(f": no table {key!r}; {suggest(key, track.tables)}")
             continue
-        if declaration.kind == "sweeps":
-            problems += [f"{path}: {name}.rows: {problem}" for problem in _no_sweep(table, track)]
+        if kind == "sweeps":
+            problems += [f": kind sweeps {problem}" for problem in _no_sweep(table, track)]
         if not table.available:
             reasons.append(f"table {key}: {table.reason}")
             continue
         keys = [row.key for row in table.rows.values() if row.runs] if wanted == "all" else wanted
         for row in keys:
             if row not in table.rows:
-                problems.append(f"{path}: {name}.rows.{key}: no row {row!r}; {suggest(row, table.rows)}")
+                problems.append(f".{key}: no row {row!r}; {suggest(row, table.rows)}")
             elif not table.rows[row].runs:
-                problems.append(f"{path}: {name}.rows.{key}: row {row!r} has no runs; name one that is trained")
-        expected = ROWS_OF.get(declaration.kind)
-        if expected is not None and len(keys) != expected:
-            problems.append(f"{path}: {name}.rows.{key}: {declaration.kind} shows {expected} rows, got {len(keys)}")
+                problems.append(f".{key}: row {row!r} has no runs; name one that is trained")
+        if len(keys) != ROWS_OF.get(kind, len(keys)):
+            problems.append(f".{key}: {kind} shows {ROWS_OF[kind]} rows, got {len(keys)}")
         parts.append(TableRows(table, tuple(table.rows[row] for row in keys if row in table.rows)))
-    return ResolvedFigure(name, declaration, tuple(parts), None if parts else "; ".join(reasons))
+    reason = None if parts else "; ".join(reasons)
+    return ResolvedFigure(name, declaration, tuple(parts), reason), problems
 
 
 def _no_sweep(table: ResolvedTable, track: ResolvedTrack) -> list[str]:
     """Say why a table holds no values of an option, if it does not."""
     if table.declaration.layout != "sweep":
         sweeps = (key for key, other in track.tables.items() if other.declaration.layout == "sweep")
-        return [f"kind sweeps shows tables of layout sweep, {table.key!r} is none; {suggest(table.key, sweeps)}"]
+        return [f"shows tables of layout sweep, {table.key!r} is none; {suggest(table.key, sweeps)}"]
     labels = {key: row.declaration.label for key, row in table.rows.items()}
     wrong = [key for key, label in labels.items() if not NUMBER.fullmatch(label)]
-    return [f"kind sweeps needs numbers as labels, row {key!r} of {table.key} has {labels[key]!r}" for key in wrong]
+    return [f"needs numbers as labels, row {key!r} of {table.key} has {labels[key]!r}" for key in wrong]
 
 
 def choose(figures: dict[str, ResolvedFigure], name: str, track: str) -> ResolvedFigure:

@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -47,19 +48,18 @@ def show(ax: Axes, image: NDArray[np.uint8]) -> None:
     ax.spines[:].set(visible=True, color=style.GREY, linewidth=0.4)
 
 
-def class_patches(
-    labels: Sequence[NDArray[np.integer]], classes: Sequence[str], palette: NDArray[np.uint8]
-) -> list[Patch]:
-    """Return a legend entry per class that occurs, the most frequent ones where there are too many."""
-    counts = np.zeros(len(classes), np.int64)
-    for label in labels:
-        counts += np.bincount(label[label < len(classes)].ravel(), minlength=len(classes))
+def patch(colour: NDArray[np.uint8], label: str) -> Patch:
+    """Return a legend entry of an area."""
+    return Patch(facecolor=colour / 255, edgecolor="grey", linewidth=0.3, label=label)
+
+
+def add_class_legend(figure: Figure, labels: Sequence[NDArray[np.integer]], data: Predictions | Pairs) -> None:
+    """Add a legend entry per class that occurs, of the most frequent ones where there are too many."""
+    seen = np.concatenate([label.ravel() for label in labels])
+    counts = np.bincount(seen[seen < len(data.classes)], minlength=len(data.classes))
     most = np.argsort(-counts, kind="stable")[:MOST_CLASSES]
-    return [
-        Patch(facecolor=palette[i] / 255, edgecolor="grey", linewidth=0.3, label=str(classes[i]))
-        for i in sorted(most.tolist())
-        if counts[i]
-    ]
+    handles = [patch(data.palette[i], str(data.classes[i])) for i in sorted(most) if counts[i]]
+    figure.legend(handles=handles, loc="outside lower center", ncols=7, columnspacing=1.0, handlelength=1.2)
 
 
 def draw_comparison(baseline: Predictions, ours: Predictions, reasons: Sequence[str]) -> Figure:
@@ -79,16 +79,15 @@ def draw_comparison(baseline: Predictions, ours: Predictions, reasons: Sequence[
     """
     if baseline.names.tolist() != ours.names.tolist():
         raise UserError("the predictions of baseline and ours are of different images; delete them and run again")
-    number = len(ours.names)
     cell = (style.PAGE - 5 * style.MILLIMETRE) / len(COLUMNS)
-    heights = [cell * ours.size[i, 0] / ours.size[i, 1] for i in range(number)]
+    heights = (cell * ours.size[:, 0] / ours.size[:, 1]).tolist()
     figure = style.new_figure(style.PAGE, sum(heights) + 26 * style.MILLIMETRE, images=True)
-    axes = figure.subplots(number, len(COLUMNS), squeeze=False, height_ratios=heights)
+    axes = figure.subplots(len(heights), len(COLUMNS), squeeze=False, height_ratios=heights)
     figure.get_layout_engine().set(w_pad=0.01, h_pad=0.03, wspace=0.01, hspace=0.01)
     shown = []
     for row, reason in enumerate(reasons):
         image, label, before = baseline.panel(row)
-        _, _, after = ours.panel(row)
+        after = ours.panel(row)[2]
         change = CHANGE_COLOURS[change_map(label, before, after, len(ours.classes))]
         parts = [image, *(style.paint(part, ours.palette) for part in (label, before, after)), change]
         for ax, part in zip(axes[row], parts, strict=True):
@@ -97,13 +96,9 @@ def draw_comparison(baseline: Predictions, ours: Predictions, reasons: Sequence[
         shown += [label, before, after]
     for ax, title in zip(axes[0], COLUMNS, strict=True):
         ax.set_title(title)
-    changes = [
-        Patch(facecolor=colour / 255, edgecolor="grey", linewidth=0.3, label=name)
-        for name, colour in zip(CHANGES, CHANGE_COLOURS, strict=True)
-    ]
+    changes = list(map(patch, CHANGE_COLOURS, CHANGES))
     figure.legend(handles=changes, loc="outside upper center", ncols=len(changes), columnspacing=1.2)
-    entries = class_patches(shown, ours.classes, ours.palette)
-    figure.legend(handles=entries, loc="outside lower center", ncols=7, columnspacing=1.0, handlelength=1.2)
+    add_class_legend(figure, shown, ours)
     return figure
 
 
@@ -133,90 +128,63 @@ def draw_pairs(pairs: Pairs) -> Figure:
         ax.set_title(title)
         for name in ("positives", "negatives", "anchors"):
             marker, colour, most = PAIR_STYLES[name]
-            size = float(np.clip(0.8 * room, SMALLEST, most))
+            look = {"marker": marker, "facecolor": colour, "edgecolor": "black", "linewidth": 0.4}
             xy = pairs.label_pixels(getattr(pairs, name))[:, ::-1]
             # Pixels at the border are drawn whole.
-            ax.scatter(
-                *xy.T,
-                s=size,
-                marker=marker,
-                facecolor=colour,
-                edgecolor="black",
-                linewidth=0.4,
-                label=name,
-                clip_on=False,
-                zorder=3,
-            )
+            ax.scatter(*xy.T, s=np.clip(0.8 * room, SMALLEST, most), label=name, clip_on=False, zorder=3, **look)
         ax.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5))
     if len(pairs.anchors):
-        true, predicted = (str(pairs.classes[pairs.about[key]]) for key in ("true_class", "predicted_class"))
+        true, predicted = (pairs.classes[pairs.about[key]] for key in ("true_class", "predicted_class"))
         meanings = {
-            "anchors": f"anchors: {true} taken for {predicted}",
-            "positives": f"positives: correct {true}",
-            "negatives": f"negatives: {name_negatives(pairs)}",
+            "anchors": f"{true} taken for {predicted}",
+            "positives": f"correct {true}",
+            "negatives": name_negatives(pairs),
         }
         handles = [
-            Line2D([], [], linestyle="none", marker=m, markerfacecolor=c, markeredgecolor="black", label=meanings[name])
+            _point(m, markerfacecolor=c, markeredgecolor="black", label=f"{name}: {meanings[name]}")
             for name, (m, c, _) in PAIR_STYLES.items()
         ]
         figure.legend(handles=handles, loc="outside upper center", ncols=3, handletextpad=0.2)
     else:
         figure.suptitle("The loss draws no pair in any evaluated image.", fontsize=style.FONT_SIZE)
-    entries = class_patches([pairs.label, prediction], pairs.classes, pairs.palette)
-    figure.legend(handles=entries, loc="outside lower center", ncols=7, columnspacing=1.0, handlelength=1.2)
+    add_class_legend(figure, [pairs.label, prediction], pairs)
     return figure
 
 
-def draw_plane(
-    ax: Axes,
-    xy: NDArray[np.floating],
-    label: NDArray[np.integer],
-    wrong: NDArray[np.bool_],
-    classes: Sequence[str],
-    palette: NDArray[np.uint8],
-) -> None:
+def _point(marker: str, **look: Any) -> Line2D:
+    """Return a legend entry of a marker without a line."""
+    return Line2D([], [], linestyle="none", marker=marker, **look)
+
+
+def _look(value: int, data: Map) -> tuple[str, NDArray[np.floating]]:
+    """Return marker and colour of a class."""
+    return style.MARKERS[value % len(style.MARKERS)], style.visible(data.palette[value] / 255)
+
+
+def draw_plane(ax: Axes, data: Map, rows: NDArray[np.integer]) -> None:
     """Draw one marker per pixel: colour and shape say its label, a hollow one that it is predicted wrongly."""
+    xy, label, wrong = data.xy[rows], data.label[rows], (data.prediction != data.label)[rows]
     for value in np.unique(label):
-        colour = style.visible(palette[value] / 255)
-        for mistaken in (False, True):
+        marker, colour = _look(value, data)
+        for mistaken, suffix, face, order in ((False, "", [colour], 3), (True, ", wrong", "none", 2)):
             chosen = (label == value) & (wrong == mistaken)
-            if not chosen.any():
-                continue
-            ax.scatter(
-                *xy[chosen].T,
-                s=SIZE,
-                facecolors="none" if mistaken else [colour],
-                edgecolors=[colour],
-                marker=style.MARKERS[value % len(style.MARKERS)],
-                linewidths=0.6,
-                label=f"{classes[value]}, wrong" if mistaken else str(classes[value]),
-                zorder=2 if mistaken else 3,
-            )
+            if chosen.any():
+                look = {"marker": marker, "facecolors": face, "edgecolors": [colour], "linewidths": 0.6}
+                ax.scatter(*xy[chosen].T, s=SIZE, label=f"{data.classes[value]}{suffix}", zorder=order, **look)
     ax.set(xticks=[], yticks=[])
     ax.set_aspect("equal", adjustable="datalim")
     ax.margins(MARGIN)
     ax.spines[["top", "right"]].set_visible(True)
 
 
-def class_handles(
-    present: Sequence[int], classes: Sequence[str], palette: NDArray[np.uint8], wrong: bool
-) -> list[Line2D]:
+def class_handles(data: Map, rows: NDArray[np.integer]) -> list[Line2D]:
     """Return the entries of a legend: one per class, and what a hollow marker means."""
-    handles = [
-        Line2D(
-            [],
-            [],
-            linestyle="none",
-            marker=style.MARKERS[value % len(style.MARKERS)],
-            color=style.visible(palette[value] / 255),
-            label=str(classes[value]),
-        )
-        for value in present
-    ]
-    if wrong:
+    looks = {value: _look(value, data) for value in np.unique(data.label[rows])}
+    handles = [_point(marker, color=colour, label=data.classes[value]) for value, (marker, colour) in looks.items()]
+    if (data.prediction != data.label)[rows].any():
         # Black and of a shape that no class has: it stands for every hollow marker.
         hollow = {"markerfacecolor": "none", "markeredgecolor": style.BLACK, "markeredgewidth": 0.8}
-        handles.append(Line2D([], [], linestyle="none", marker=HOLLOW, label="hollow: predicted wrongly", **hollow))
+        handles.append(_point(HOLLOW, label="hollow: predicted wrongly", **hollow))
     return handles
 
 
@@ -237,22 +205,17 @@ def draw_panels(panels: Sequence[tuple[str, NDArray[np.integer]]], data: Map, on
     ratio = float(np.clip(extent[1] / max(extent[0], 1e-6), 0.6, 1.1))
     figure = style.new_figure(style.PAGE, ratio * style.PAGE / len(panels) + 18 * style.MILLIMETRE)
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
-    wrong = data.prediction != data.label
+    margin = MARGIN * np.maximum(high - low, 1e-6)
     for letter, ax, (title, rows) in zip("abcdef", axes, panels, strict=False):
-        draw_plane(ax, data.xy[rows], data.label[rows], wrong[rows], data.classes, data.palette)
+        draw_plane(ax, data, rows)
         if one_plane:
-            ax.set(xlim=_widened(low[0], high[0]), ylim=_widened(low[1], high[1]))
+            xlim, ylim = np.stack([low - margin, high + margin], axis=1)
+            ax.set(xlim=xlim, ylim=ylim)
             ax.set_aspect("equal", adjustable="box")
         ax.set_title(f"({letter}) {title}")
-    present = np.unique(data.label[shown]).tolist()
-    handles = class_handles(present, data.classes, data.palette, bool(wrong[shown].any()))
+    handles = class_handles(data, shown)
     figure.legend(handles=handles, loc="outside lower center", ncols=7, handletextpad=0.2, columnspacing=1.2)
     return figure
-
-
-def _widened(low: float, high: float) -> tuple[float, float]:
-    margin = MARGIN * max(high - low, 1e-6)
-    return low - margin, high + margin
 
 
 def draw_sampling(data: Map) -> Figure:

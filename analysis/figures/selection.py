@@ -99,12 +99,10 @@ def select(figure: ResolvedFigure, track: ResolvedTrack) -> Path:
     UserError
         If the figure selects nothing, or counts are missing.
     """
-    counts = [read_confusion(track.runs[run].directory / CONFUSION) for run in figure.first_seed_runs]
-    path = data_folder(figure, track) / SELECTION
-    if figure.declaration.kind == "qualitative":
-        write_selection(path, select_images(*counts))
-    elif figure.declaration.kind == "pairs":
-        write_selection(path, select_confusions(*counts))
-    else:
+    choose = {"qualitative": select_images, "pairs": select_confusions}.get(figure.declaration.kind)
+    if choose is None:
         raise UserError(f"figure {figure.name}: a figure of kind {figure.declaration.kind} selects no images")
+    path = data_folder(figure, track) / SELECTION
+    counts = [read_confusion(track.runs[run].directory / CONFUSION) for run in figure.first_seed_runs]
+    write_selection(path, choose(*counts))
     return path

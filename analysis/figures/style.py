@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import matplotlib as mpl
+import matplotlib.style
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from pne.files import written_aside
 
 MILLIMETRE = 1 / 25.4  # in inches
-COLUMN = 88 * MILLIMETRE  # width of one column
 PAGE = 180 * MILLIMETRE  # width of both columns
-FONT_SIZE = 8  # pt; the smallest text is 7
+FONT_SIZE = 8  # pt, as in paper.mplstyle
 
 # Okabe & Ito's colours, which readers with any common colour blindness tell apart.
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
@@ -27,37 +26,12 @@ GAIN, LOSS = BLUE, VERMILION
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*")
 IGNORED = (255, 255, 255)
 
-_SETTINGS: dict[str, Any] = {
-    "font.size": FONT_SIZE,
-    "font.family": "DejaVu Sans",
-    "axes.titlesize": FONT_SIZE,
-    "axes.labelsize": FONT_SIZE,
-    "xtick.labelsize": 7,
-    "ytick.labelsize": 7,
-    "legend.fontsize": 7,
-    "legend.frameon": False,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.linewidth": 0.6,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "axes.grid": False,
-    "lines.linewidth": 1.2,
-    "lines.markersize": 4,
-    "figure.dpi": 100,
-    "savefig.dpi": 300,
-    "pdf.fonttype": 42,  # text stays text in the PDF
-    "svg.hashsalt": "pne",
-    "figure.constrained_layout.use": True,
-}
-
 
 @contextmanager
 def paper_style() -> Iterator[None]:
     """Use the style within the block, without a display."""
-    with mpl.rc_context():
+    with mpl.style.context(Path(__file__).with_name("paper.mplstyle")):
         mpl.use("Agg", force=False)
-        mpl.rcParams.update(_SETTINGS)
         yield
 
 

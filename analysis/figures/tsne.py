@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
@@ -27,14 +28,8 @@ class Map(Archive):
     """
 
     SHAPES: ClassVar[dict[str, str]] = {
-        "xy": "n2",
-        "panel": "n",
-        "label": "n",
-        "prediction": "n",
-        "by_label": "n",
-        "by_correct": "n",
-        "classes": "c",
-        "palette": "c3",
+        **dict.fromkeys(("panel", "label", "prediction", "by_label", "by_correct"), "n"),
+        **{"xy": "n2", "classes": "c", "palette": "c3"},
     }
 
     about: dict[str, Any]
@@ -66,8 +61,7 @@ def principal_components(x: NDArray[np.float64], count: int) -> NDArray[np.float
 def initial_positions(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """Two principal components at the usual scale for t-SNE (standard deviation 1e-4), shape (n, 2)."""
     start = principal_components(x, 2)
-    if start.shape[1] < 2:
-        start = np.pad(start, ((0, 0), (0, 2 - start.shape[1])))
+    start = np.pad(start, ((0, 0), (0, 2 - start.shape[1])))
     return start / max(start[:, 0].std(), 1e-12) * 1e-4
 
 
@@ -117,11 +111,10 @@ def embed(
 
 def thin(features: Features, per_class: int) -> Features:
     """Keep the first pixels of each class of both samples; they stand in the order in which they were drawn."""
-    kept = np.zeros(len(features.label), bool)
-    by_label, by_correct = np.zeros_like(kept), np.zeros_like(kept)
-    for value in np.unique(features.label):
-        for sample, chosen in ((features.by_label, by_label), (features.by_correct, by_correct)):
-            chosen[np.flatnonzero(sample & (features.label == value))[:per_class]] = True
+    by_label, by_correct = (
+        sample & (pd.Series(sample).groupby(features.label).cumsum() <= per_class).to_numpy()
+        for sample in (features.by_label, features.by_correct)
+    )
     kept = by_label | by_correct
     thinned = features.select(kept)
     thinned.by_label, thinned.by_correct = by_label[kept], by_correct[kept]
@@ -136,40 +129,33 @@ def shared_pixels(first: Features, second: Features) -> tuple[Features, Features
     UserError
         If the runs have no pixel in common (other images, other size of the feature map or another seed).
     """
-    keys = [
-        {key: row for row, key in enumerate(map(tuple, np.c_[f.image, f.position, f.grid].tolist())) if f.by_label[row]}
-        for f in (first, second)
-    ]
-    common = [key for key in keys[0] if key in keys[1]]
-    if not common:
+    first, second = (features.select(features.by_label) for features in (first, second))
+    keys = [pd.MultiIndex.from_arrays(np.c_[f.image, f.position, f.grid].T) for f in (first, second)]
+    rows = keys[1].get_indexer(keys[0])
+    if (rows < 0).all():
         runs = f"{first.about.get('run')} and {second.about.get('run')}"
         raise UserError(f"{runs}: their samples share no pixel; extract both with the same seed and data")
-    rows = [np.array([key[pixel] for pixel in common]) for key in keys]
-    return first.select(rows[0]), second.select(rows[1])
+    return first.select(rows >= 0), second.select(rows[rows >= 0])
 
 
 def map_one(features: Features, per_class: int, method: str, about: dict[str, Any]) -> Map:
     """Place both samples of one run on one plane, so that a pixel of both stands at the same place in both panels."""
-    f = thin(features, per_class)
-    start = initial_positions(unit_rows(f.penultimate))
-    xy = embed(f.penultimate, start, method)
-    return _map([f], [xy], about | {"pixels": len(f.label), "method": method})
+    return _map([thin(features, per_class)], method, about)
 
 
 def map_two(first: Features, second: Features, per_class: int, method: str, about: dict[str, Any]) -> Map:
     """Place the same pixels of two runs on a plane each, both beginning where the first run's pixels are."""
-    one, two = shared_pixels(thin(first, per_class), thin(second, per_class))
-    start = initial_positions(unit_rows(one.penultimate))
-    planes = [embed(f.penultimate, start, method) for f in (one, two)]
-    return _map([one, two], planes, about | {"pixels": len(one.label), "method": method})
+    return _map(shared_pixels(thin(first, per_class), thin(second, per_class)), method, about)
 
 
-def _map(parts: Sequence[Features], planes: Sequence[NDArray[np.float32]], about: dict[str, Any]) -> Map:
+def _map(parts: Sequence[Features], method: str, about: dict[str, Any]) -> Map:
+    start = initial_positions(unit_rows(parts[0].penultimate))
+    pixels = len(parts[0].label)
     names = ("label", "prediction", "by_label", "by_correct")
     return Map(
-        about=about,
-        xy=np.concatenate(planes),
-        panel=np.repeat(np.arange(len(parts), dtype=np.int8), [len(part.label) for part in parts]),
+        about=about | {"pixels": pixels, "method": method},
+        xy=np.concatenate([embed(part.penultimate, start, method) for part in parts]),
+        panel=np.repeat(np.arange(len(parts), dtype=np.int8), pixels),
         classes=parts[0].classes,
         palette=parts[0].palette,
         **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names},

@@ -17,10 +17,36 @@ from pne.engine.provenance import running_code
 from pne.errors import EXIT_USER_ERROR, UserError, output_is_unread
 from pne.spec import Run, read_spec
 
-# SIGTERM and SIGINT as requests: the training stops at its next iteration boundary, with a checkpoint written.
+if TYPE_CHECKING:
+    from pne.engine.processes import Processes
 
-
+EXIT_FAILED = 1
+EXIT_INTERRUPTED = 130
 EXIT_STATUS = {signal.SIGTERM: 75, signal.SIGINT: 130}
+
+
+class RunFailure(RuntimeError):
+    """The run failed; trying again as it is would fail again. The message says it all: no traceback is printed."""
+
+
+class DivergenceError(RunFailure):
+    """A loss or a weight is NaN or infinite.
+
+    Attributes
+    ----------
+    iteration : int
+        Number of the iteration, counted from 1.
+    what : str
+        What is not finite, and what to do.
+    """
+
+    def __init__(self, iteration: int, what: str) -> None:
+        super().__init__(f"iteration {iteration}: {what}")
+        self.iteration, self.what = iteration, what
+
+
+class OutOfMemoryFailure(RunFailure):
+    """The device's memory does not suffice for the batch."""
 
 
 class Interrupted(Exception):
@@ -37,7 +63,10 @@ class Interrupted(Exception):
 
 
 class StopRequest:
-    """The first signal that asked this process to stop, if any; 0 as long as none came."""
+    """The first signal that asked this process to stop, if any; 0 as long as none came.
+
+    A training then stops at its next iteration boundary, with a checkpoint written.
+    """
 
     def __init__(self) -> None:
         self.signum = 0
@@ -74,12 +103,6 @@ def leave_signals_to_parent() -> None:
     for signum in EXIT_STATUS:
         signal.signal(signum, signal.SIG_IGN)
 
-
-if TYPE_CHECKING:
-    from pne.engine.processes import Processes
-
-EXIT_FAILED = 1
-EXIT_INTERRUPTED = 130
 
 Act = Callable[[Path, "Processes", StopRequest], None]
 
@@ -232,30 +255,3 @@ def is_of(run: Run, path: Path) -> None:
             f"{path}: the spec says its results go to {run.directory.resolve()}; run the command from the folder that "
             "the workflow runs in, or write the spec anew"
         )
-
-
-# Failures of a run that need no traceback: the message says it all.
-
-
-class RunFailure(RuntimeError):
-    """The run failed; going on or trying again as it is would fail again."""
-
-
-class DivergenceError(RunFailure):
-    """A loss or a weight is NaN or infinite.
-
-    Attributes
-    ----------
-    iteration : int
-        Number of the iteration, counted from 1.
-    what : str
-        What is not finite, and what to do.
-    """
-
-    def __init__(self, iteration: int, what: str) -> None:
-        super().__init__(f"iteration {iteration}: {what}")
-        self.iteration, self.what = iteration, what
-
-
-class OutOfMemoryFailure(RunFailure):
-    """The device's memory does not suffice for the batch."""

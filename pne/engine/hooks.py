@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import torch
@@ -18,11 +19,11 @@ from pne.engine.record import History, Record, StepClock
 from pne.errors import UserError
 from pne.files import write_text
 
-# ``progress.json`` in a work directory: what a run is doing, for those who watch; for evaluations alike.
-
 
 class Progress:
-    """Write the state of one run, atomically; each call replaces the file.
+    """``progress.json``: what a training, or an evaluation, is doing, for those who watch; written atomically.
+
+    As a context it notes how its block ends by an error; the block itself says "finished".
 
     Parameters
     ----------
@@ -64,6 +65,15 @@ class Progress:
         if self.enabled:
             about = {"updated": utc_now(), "host": socket.gethostname(), "pid": os.getpid()}
             write_text(self.path, json.dumps(self.content | about, indent=1) + "\n")
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType) -> None:
+        if isinstance(error, Interrupted):
+            self.update("interrupted")
+        elif error is not None:
+            self.fail(error)
 
     def fail(self, error: BaseException) -> None:
         """Note a failure by its first line; a full disk does not hide the failure itself."""

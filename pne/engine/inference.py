@@ -1,7 +1,7 @@
 """Predictions at the size of the label: single scale, and the mean over scales and mirror images."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,8 +11,9 @@ from mmseg.models.utils import resize
 from mmseg.registry import DATASETS, TRANSFORMS
 from mmseg.structures import SegDataSample
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, Subset
 
+from pne.engine.loaders import build_dataset, check_folder, image_loader
 from pne.errors import UserError
 
 SCALES = (0.75, 1.0, 1.25, 1.5, 1.75, 2.0)
@@ -24,6 +25,54 @@ class Prediction(NamedTuple):
     name: str
     predicted: Tensor
     labels: Tensor
+
+
+def open_images(config: Mapping[str, Any], evaluation: str) -> Any:
+    """Return the test images of a data set's config as an evaluation takes them.
+
+    Parameters
+    ----------
+    config : mapping
+        Of the test data set.
+    evaluation : str
+        ``single_scale`` gives the data set itself, ``multi_scale_flip`` its `Views`.
+
+    Raises
+    ------
+    UserError
+        If its folders are not there or hold no images.
+    """
+    return build_dataset(config) if evaluation == "single_scale" else Views(config)
+
+
+def predict(
+    model: nn.Module, images: Any, chosen: Sequence[int], loader: Mapping[str, Any], *, bfloat16: bool = False
+) -> Iterator[Prediction]:
+    """Predict chosen images of what `open_images` returned, in their order; call it inside of `predicting`.
+
+    Parameters
+    ----------
+    model : BaseSegmentor
+        In evaluation mode.
+    images : BaseSegDataset or Views
+    chosen : sequence of int
+        Positions in ``images``.
+    loader : mapping
+        ``test_dataloader`` of a prepared config: number of workers, images per batch.
+    bfloat16 : bool
+        Run the network under bfloat16 autocast.
+    """
+    several, device = isinstance(images, Views), next(model.parameters()).device
+    batch_size = 1 if several else loader.get("batch_size", 1)
+    batches = image_loader(Subset(images, chosen), loader["num_workers"], device, batch_size)
+    yield from predict_multi_scale_flip(model, batches, bfloat16) if several else predict_single_scale(model, batches)
+
+
+@contextmanager
+def predicting(device: torch.device, bfloat16: bool = False) -> Iterator[None]:
+    """Compute without gradients inside the block, and under bfloat16 autocast if asked to."""
+    with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
+        yield
 
 
 def predict_single_scale(model: nn.Module, loader: DataLoader) -> Iterator[Prediction]:
@@ -64,6 +113,7 @@ class Views(Dataset):
         pipeline = [dict(step) for step in config["pipeline"]]
         self.resizes = [TRANSFORMS.build(step) for step in _resizes(pipeline, scales)]
         reading = [step for step in pipeline if step["type"].startswith("Load")]
+        check_folder(config)
         self.dataset = DATASETS.build({**config, "pipeline": reading})
         self.dataset.full_init()
 

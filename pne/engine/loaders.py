@@ -1,5 +1,6 @@
 """Data sets and loaders of a run: built once per process, checked before use, workers that leave signals alone."""
 
+import json
 from collections import OrderedDict
 from collections.abc import Mapping
 from functools import partial
@@ -7,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from mmengine.config import ConfigDict
 from mmengine.dataset import pseudo_collate
 from mmengine.dataset.utils import worker_init_fn as seed_worker
 from mmengine.registry import DATA_SAMPLERS
 from mmseg.registry import DATASETS
-from torch.utils.data import DataLoader, Dataset, Subset
+from torch.utils.data import DataLoader, Dataset
 
 from pne.datasets.transforms import quicken
 from pne.engine.command import leave_signals_to_parent
@@ -36,11 +38,12 @@ def build_dataset(config: Mapping[str, Any]) -> Any:
     if isinstance(config.get("dataset"), Mapping):
         return DATASETS.build({**config, "dataset": build_dataset(config["dataset"])})
     check_folder(config)
-    key = repr(_ordered(config))
+    plain = ConfigDict(config).to_dict()
+    key = json.dumps(plain, sort_keys=True, default=repr)
     if key in _built:
         _built.move_to_end(key)
         return _built[key]
-    dataset = DATASETS.build(_plain(config))
+    dataset = DATASETS.build(plain)
     dataset.full_init()
     if hasattr(dataset, "pipeline"):  # several data sets in one have none of their own
         quicken(dataset.pipeline.transforms)
@@ -111,12 +114,6 @@ def end_workers(loader: DataLoader) -> None:
         iterator._shutdown_workers()
 
 
-def share_of(dataset: Dataset, processes: Processes, limit: int | None = None) -> Subset:
-    """Return every n-th image of a data set, for the n processes that evaluate it together."""
-    total = len(dataset) if limit is None else min(limit, len(dataset))
-    return Subset(dataset, range(processes.rank, total, processes.world_size))
-
-
 def image_loader(dataset: Dataset, workers: int, device: torch.device, batch_size: int = 1) -> DataLoader:
     """Build a loader that goes through a data set once, in order."""
     return DataLoader(
@@ -133,19 +130,3 @@ def image_loader(dataset: Dataset, workers: int, device: torch.device, batch_siz
 def _start_worker(worker: int, workers: int, rank: int, seed: int) -> None:
     leave_signals_to_parent()
     seed_worker(worker, num_workers=workers, rank=rank, seed=seed, disable_subprocess_warning=True)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(_plain(item) for item in value)
-    return value
-
-
-def _ordered(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return tuple((key, _ordered(value[key])) for key in sorted(value))
-    if isinstance(value, list | tuple):
-        return tuple(_ordered(item) for item in value)
-    return value

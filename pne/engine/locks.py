@@ -1,4 +1,7 @@
-"""One process per work directory: a file lock that says who holds it."""
+"""One process per work directory and GPU: locks that the operating system releases when the process ends.
+
+Imports no torch: the claim of a GPU comes before CUDA starts, because it is made by setting CUDA_VISIBLE_DEVICES.
+"""
 
 import json
 import os
@@ -17,12 +20,14 @@ from pne.console import utc_now
 from pne.errors import UserError
 from pne.files import write_text
 
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+JOB_VARIABLES = ("SLURM_JOB_ID", "LSB_JOBID", "PBS_JOBID", "JOB_ID")
+POLL_S = 1.0
+
 
 @contextmanager
 def held(directory: Path) -> Iterator[None]:
-    """Hold the lock of a work directory inside the block.
-
-    The operating system releases it when the process ends, however it ends.
+    """Hold the lock of a work directory inside the block; ``lock.holder`` says who holds it.
 
     Raises
     ------
@@ -54,17 +59,6 @@ def _name(holder: Path) -> str:
         return "its host and process id are not known yet"
 
 
-# A GPU of one's own: processes of one machine that see the same GPUs each claim a free one by a lock file.
-#
-# Jobs of a scheduler such as SLURM see different GPUs that may bear the same number, so only processes of one job
-# compete. Imports no torch: the claim comes before CUDA starts, because it is made by setting CUDA_VISIBLE_DEVICES.
-
-
-VISIBLE = "CUDA_VISIBLE_DEVICES"
-JOB_VARIABLES = ("SLURM_JOB_ID", "LSB_JOBID", "PBS_JOBID", "JOB_ID")
-POLL_S = 1.0
-
-
 def visible_devices() -> list[str]:
     """Names of the GPUs that this process may use, as CUDA_VISIBLE_DEVICES or else the driver lists them."""
     if (names := os.environ.get(VISIBLE)) is not None:
@@ -83,8 +77,8 @@ def claimed_devices(
 ) -> Iterator[Sequence[str]]:
     """Hold ``count`` GPUs that no other process has claimed, waiting until so many are free.
 
-    Inside the block CUDA_VISIBLE_DEVICES names the claimed GPUs alone. The operating system gives a claim back when
-    the process ends, however it ends. Where there is no GPU the environment stays as it is.
+    Inside the block CUDA_VISIBLE_DEVICES names the claimed GPUs alone. Where there is no GPU the environment stays as
+    it is.
 
     Parameters
     ----------
@@ -131,7 +125,11 @@ def claimed_devices(
 
 
 def default_folder() -> Path:
-    """Folder of the lock files of this user and, inside a scheduler's job, of this job alone."""
+    """Folder of the lock files of this user and, inside a scheduler's job, of this job alone.
+
+    Jobs of a scheduler such as SLURM see different GPUs that may bear the same number: only processes of one job
+    compete.
+    """
     jobs = [f"-job{os.environ[variable]}" for variable in JOB_VARIABLES if variable in os.environ]
     return Path(tempfile.gettempdir()) / f"pne-gpus-{os.getuid()}{''.join(jobs)}"
 

@@ -18,8 +18,10 @@ import yaml
 from pne.console import utc_now
 from pne.results import Provenance
 
-# Which code computes: a hash of the training-relevant code, and the commit of the checkout. Imports no torch.
+if TYPE_CHECKING:
+    import torch
 
+    from pne.engine.processes import Processes
 
 PACKAGE = Path(__file__).resolve().parents[1]
 TRAINING_CODE = ("losses", "heads", "datasets", "engine", "train.py", "options.py", "spec/compose.py")
@@ -142,9 +144,6 @@ def git_state(folder: Path = PACKAGE) -> tuple[str | None, bool | None]:
         return None, None
 
 
-if TYPE_CHECKING:
-    import torch
-
 PACKAGES = {
     "torch": ("torch",),
     "mmengine": ("onedl-mmengine", "mmengine"),
@@ -183,25 +182,17 @@ def device_name(device: "torch.device") -> str:
 
 
 def describe(
-    *,
-    device: "torch.device",
-    world_size: int,
-    micro_batch: int,
-    dataset_fingerprint: str,
-    seed: int,
-    started: str,
-    code: Code | None = None,
+    processes: "Processes", *, seed: int, dataset_fingerprint: str, started: str, code: Code, micro_batch: int = 1
 ) -> Provenance:
-    """Collect the provenance of a result that is complete now; ``code`` is that of this process unless given."""
-    code = running_code() if code is None else code
+    """Collect the provenance of a result that is complete now."""
     return Provenance(
         git_commit=code.git_commit,
         git_dirty=code.git_dirty,
         code_sha256=code.sha256,
         versions=versions(),
-        device=device_name(device),
+        device=device_name(processes.device),
         hostname=socket.gethostname(),
-        world_size=world_size,
+        world_size=processes.world_size,
         micro_batch=micro_batch,
         dataset_fingerprint=dataset_fingerprint,
         seed=seed,

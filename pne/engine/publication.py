@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pne.engine import checkpoint
 from pne.errors import UserError
-from pne.files import written_aside
+from pne.files import sha256, written_aside
 from pne.results import EVALUATIONS, EvaluationResult, TrainResult, confusion_path, read_result
 from pne.spec import Run
 
@@ -20,26 +20,31 @@ def staging(work: Path) -> Path:
     return work / "complete"
 
 
-def is_finished(run: Run) -> bool:
-    """Whether the run's training and single-scale results are there and whole."""
+def result_of_training(run: Run) -> TrainResult | None:
+    """Return the published result of the run's training, None where there is none that can be read."""
     try:
         trained = read_result(run.directory / TRAIN, TrainResult)
-        scored = read_result(run.directory / "single_scale.json", EvaluationResult)
+    except UserError:
+        return None
+    return trained if trained.run == run.run else None
+
+
+def is_evaluated(run: Run, evaluation: str, *, bfloat16: bool = True) -> bool:
+    """Whether an evaluation of the run's present weights is there and whole; without ``bfloat16``, in float32."""
+    trained = result_of_training(run)
+    try:
+        found = read_result(run.directory / f"{evaluation}.json", EvaluationResult)
     except UserError:
         return False
-    whole = confusion_path(run.directory, "single_scale").is_file()
-    return whole and trained.run == run.run and scored.weights_sha256 == trained.weights_sha256
+    same = trained is not None and found.weights_sha256 == trained.weights_sha256
+    return same and (bfloat16 or not found.bfloat16) and confusion_path(run.directory, evaluation).is_file()
 
 
 def lacks_score_alone(run: Run) -> bool:
     """Whether training is finished and its weights are there, but the single-scale result is not."""
-    try:
-        trained = read_result(run.directory / TRAIN, TrainResult)
-    except UserError:
-        return False
-    weights = run.work_directory / FINAL
-    whole = trained.run == run.run and weights.is_file() and checkpoint.sha256(weights) == trained.weights_sha256
-    return whole and not is_finished(run)
+    trained, weights = result_of_training(run), run.work_directory / FINAL
+    whole = trained is not None and weights.is_file() and sha256(weights) == trained.weights_sha256
+    return whole and not is_evaluated(run, "single_scale")
 
 
 def is_complete(stage: Path) -> bool:
@@ -54,26 +59,17 @@ def publish(run: Run, stage: Path) -> None:
     """
     if (stage / FINAL).is_file():
         move(stage / FINAL, run.work_directory / FINAL)
-    trained = read_result(stage / TRAIN, TrainResult)
     for path in sorted(stage.iterdir()):
         if path.name != TRAIN:
             move(path, run.directory / path.name)
     move(stage / TRAIN, run.directory / TRAIN)
     for evaluation in EVALUATIONS:
-        path = run.directory / f"{evaluation}.json"
-        if path.is_file() and _weights_of(path) != trained.weights_sha256:
-            path.unlink()
+        if not is_evaluated(run, evaluation):
+            (run.directory / f"{evaluation}.json").unlink(missing_ok=True)
             confusion_path(run.directory, evaluation).unlink(missing_ok=True)
     if not run.runtime.save_work:
         (run.work_directory / FINAL).unlink(missing_ok=True)
     stage.rmdir()
-
-
-def _weights_of(path: Path) -> str | None:
-    try:
-        return read_result(path, EvaluationResult).weights_sha256
-    except UserError:
-        return None
 
 
 def move(source: Path, target: Path) -> None:
@@ -89,29 +85,6 @@ def move(source: Path, target: Path) -> None:
         with written_aside(target) as aside:
             shutil.copyfile(source, aside)
         source.unlink()
-
-
-def verified_weights(run: Run, spec: Path) -> tuple[Path, str]:
-    """Return the final weights of a finished run and their SHA-256.
-
-    Raises
-    ------
-    UserError
-        If the run has not finished, or its weights are missing or not those that were trained; names the command that
-        makes them again.
-    """
-    trained = read_result(run.directory / TRAIN, TrainResult)
-    path = run.work_directory / FINAL
-    restore = f"train the run again to restore them: python -m pne.train --retrain {spec}"
-    if not path.is_file():
-        raise UserError(f"{path}: the final weights of {run.run} are missing; {restore}")
-    found = checkpoint.sha256(path)
-    if found != trained.weights_sha256:
-        raise UserError(
-            f"{path}: SHA-256 {found[:12]}, but {run.directory / TRAIN} was measured with weights of "
-            f"{trained.weights_sha256[:12]}; {restore}"
-        )
-    return path, found
 
 
 def discard_work(work: Path) -> None:

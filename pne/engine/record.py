@@ -1,4 +1,4 @@
-"""What a training says about itself: scalars of every iteration, kept on the device and read at intervals."""
+"""What a training says about itself: scalars, time and memory, kept on the device and read at intervals."""
 
 import json
 import math
@@ -21,6 +21,7 @@ from pne.results import ContrastSummary
 
 LAST_SHARE = 10  # the last tenth of the iterations is averaged for the result
 HEALTHY = 0.9
+WARM_UP = 10
 
 
 class Record:
@@ -234,12 +235,6 @@ class History:
                 stream.write(json.dumps(line) + "\n")
         except OSError as error:
             raise UserError(f"{self.path}: cannot be written ({error.strerror}); free space and train on") from error
-
-
-# Time per iteration without waiting for the device, and peak memory of one run.
-
-
-WARM_UP = 10
 
 
 class StepClock:

@@ -1,4 +1,9 @@
-"""mmengine's runner without its side effects: own device, no dumps of environment and config, no visualiser files."""
+"""mmengine's runner, its loop and its config as a run needs them here.
+
+The runner has no side effects: own device, no dumps of environment and config, no visualiser files. An iteration of the
+loop is one optimiser step, cut into micro-batches where memory asks for it. `prepare` makes, of the config of a run,
+what the runner is built from: batch per process, precision, number of workers.
+"""
 
 import copy
 import itertools
@@ -13,7 +18,7 @@ import mmseg.datasets
 import mmseg.engine
 import mmseg.models  # noqa: F401 -- importing registers
 import torch
-from mmengine.config import ConfigDict
+from mmengine.config import Config, ConfigDict
 from mmengine.logging import MMLogger
 from mmengine.model import MMDistributedDataParallel, revert_sync_batchnorm
 from mmengine.optim import OptimWrapper
@@ -26,30 +31,65 @@ import pne.datasets.registered
 import pne.heads  # noqa: F401 -- importing registers
 from pne.engine.processes import Processes
 from pne.errors import UserError
+from pne.spec import Run
 from pne.spec.stock import without_pretrained
 
 _serial = itertools.count()
 
 
 class TrainingRunner(Runner):
-    """Train as mmengine does, on the device and among the processes that are given.
+    """Train as mmengine does, on the device and among the processes that are given, and nothing but train.
 
     Parameters
     ----------
+    config : mapping
+        As `prepare` returned it.
     processes : Processes
         Device, rank and number of processes.
-    resume_state : callable, optional
+    work : Path
+        Work directory.
+    hooks : list of Hook
+        The engine's; the schedule is stepped by mmengine's own.
+    train_dataloader : DataLoader
+    name : str
+        Of the run.
+    resume_state : callable
         Called with the runner once model, optimiser and schedules exist and are initialised; restores a checkpoint.
-    **settings
-        Those of mmengine's runner.
     """
 
     def __init__(
-        self, *, processes: Processes, resume_state: Callable[[Runner], None] | None = None, **settings: Any
+        self,
+        config: Mapping[str, Any],
+        processes: Processes,
+        work: Path,
+        hooks: list[Any],
+        train_dataloader: torch.utils.data.DataLoader,
+        name: str,
+        resume_state: Callable[[Runner], None],
     ) -> None:
         self.processes = processes
         self._resume_state = resume_state
-        super().__init__(**settings)
+        name = f"{name}-{next(_serial)}"  # mmengine keeps loggers, scopes and visualisers by name as long as it lives
+        super().__init__(
+            model=config["model"],
+            work_dir=str(work),
+            train_dataloader=train_dataloader,
+            train_cfg=config["train_cfg"],
+            optim_wrapper=config["optim_wrapper"],
+            param_scheduler=config.get("param_scheduler"),
+            default_hooks={
+                **dict.fromkeys(("runtime_info", "timer", "sampler_seed", "logger", "checkpoint")),
+                "param_scheduler": {"type": "ParamSchedulerHook"},
+            },
+            custom_hooks=[*hooks, *config.get("custom_hooks", [])],
+            load_from=config.get("load_from"),
+            launcher="none" if processes.world_size == 1 else "pytorch",
+            env_cfg=config["env_cfg"],
+            visualizer={"type": "SegLocalVisualizer", "vis_backends": [], "name": name},
+            default_scope="mmseg",
+            randomness={"seed": config["seed"]},
+            experiment_name=name,
+        )
         shutil.rmtree(self.log_dir, ignore_errors=True)
 
     def build_logger(self, log_level: int | str = "WARNING", **settings: Any) -> MMLogger:
@@ -65,10 +105,8 @@ class TrainingRunner(Runner):
         model = model.to(device)
         if self.processes.world_size == 1:
             return revert_sync_batchnorm(model)
-        if device.type == "cuda":
-            model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
-        else:
-            model = revert_sync_batchnorm(model)  # synchronised batch norm exists on CUDA only
+        # Synchronised batch norm exists on CUDA only.
+        model = (nn.SyncBatchNorm.convert_sync_batchnorm if device.type == "cuda" else revert_sync_batchnorm)(model)
         devices = [device.index] if device.type == "cuda" else None
         return MMDistributedDataParallel(module=model, device_ids=devices, broadcast_buffers=False)
 
@@ -80,75 +118,13 @@ class TrainingRunner(Runner):
     def load_or_resume(self) -> None:
         """Load what the config asks for, then restore the checkpoint of this run, if there is one."""
         super().load_or_resume()
-        if self._resume_state is not None:
-            self._resume_state(self)
+        self._resume_state(self)
 
     def dump_config(self) -> None:
         """Write nothing: the config lies beside the spec."""
 
     def _log_env(self, env_cfg: dict) -> None:
         """Write nothing: provenance holds versions and device, and collecting more starts compilers."""
-
-
-def make_runner(
-    config: dict[str, Any],
-    processes: Processes,
-    work: Path,
-    hooks: list[Any],
-    train_dataloader: torch.utils.data.DataLoader,
-    name: str,
-    resume_state: Callable[[Runner], None] | None = None,
-) -> TrainingRunner:
-    """Build a runner that only trains.
-
-    Parameters
-    ----------
-    config : dict
-        Prepared config, see `pne.engine.runner`.
-    processes : Processes
-        Device and processes.
-    work : Path
-        Work directory.
-    hooks : list of Hook
-        The engine's hooks; the schedule is stepped by mmengine's own.
-    train_dataloader : DataLoader
-        Data.
-    name : str
-        Of the run.
-    resume_state : callable, optional
-        See `TrainingRunner`.
-    """
-    # mmengine keeps loggers, scopes and visualisers by name for the life of the process.
-    name = f"{name}-{next(_serial)}"
-    return TrainingRunner(
-        processes=processes,
-        resume_state=resume_state,
-        model=config["model"],
-        work_dir=str(work),
-        train_dataloader=train_dataloader,
-        train_cfg=config["train_cfg"],
-        optim_wrapper=config["optim_wrapper"],
-        param_scheduler=config.get("param_scheduler"),
-        default_hooks={
-            "runtime_info": None,
-            "timer": None,
-            "sampler_seed": None,
-            "logger": None,
-            "param_scheduler": {"type": "ParamSchedulerHook"},
-            "checkpoint": None,
-        },
-        custom_hooks=[*hooks, *config.get("custom_hooks", [])],
-        load_from=config.get("load_from"),
-        launcher="none" if processes.world_size == 1 else "pytorch",
-        env_cfg=config["env_cfg"],
-        visualizer={"type": "SegLocalVisualizer", "vis_backends": [], "name": name},
-        default_scope="mmseg",
-        randomness={"seed": config["seed"]},
-        experiment_name=name,
-    )
-
-
-# The training loop: an iteration is one optimiser step, cut into micro-batches where memory asks for it.
 
 
 @LOOPS.register_module()
@@ -214,14 +190,12 @@ def mean_of_scalars(outputs: list[dict[str, Tensor]]) -> dict[str, Tensor]:
     return {name: torch.stack([output[name].detach() for output in outputs]).mean(0) for name in outputs[0]}
 
 
-# Mixed precision in bfloat16 without a loss scaler: its range is that of float32, so nothing needs scaling.
-
-
 @OPTIM_WRAPPERS.register_module()
 class Bfloat16OptimWrapper(OptimWrapper):
     """Run the forward pass under bfloat16 autocast, on CUDA or CPU; parameters and their gradients stay float32.
 
-    mmengine's ``AmpOptimWrapper`` needs CUDA and reads the scaler back in every iteration; this one does neither.
+    The range of bfloat16 is that of float32, so that nothing needs scaling. mmengine's ``AmpOptimWrapper`` needs CUDA
+    and reads a scaler back in every iteration; this one does neither.
     """
 
     @contextmanager
@@ -232,23 +206,13 @@ class Bfloat16OptimWrapper(OptimWrapper):
             yield
 
 
-# Everything a config may name is registered and found: mmseg's own classes, ours, and the config's own imports.
-
-
-SCOPE = "mmseg"
-
-
 def register(config: Mapping[str, Any]) -> None:
     """Make mmseg the scope in which names of a config are looked up, and do the imports that the config asks for."""
     current = DefaultScope.get_current_instance()
-    if current is None or current.scope_name != SCOPE:
-        DefaultScope.get_instance(f"pne_{SCOPE}", scope_name=SCOPE)
-    wanted = config.get("custom_imports")
-    if wanted:
+    if current is None or current.scope_name != "mmseg":
+        DefaultScope.get_instance("pne_mmseg", scope_name="mmseg")
+    if wanted := config.get("custom_imports"):
         import_modules_from_strings(**wanted)
-
-
-# From the config of a run to what the runner needs here: batch per process, precision, device, number of workers.
 
 
 def per_process_batch(batch_size: int, world_size: int) -> int:
@@ -265,10 +229,7 @@ def per_process_batch(batch_size: int, world_size: int) -> int:
 def micro_batches(per_process: int, micro_batch: int | None) -> int:
     """Forward passes per iteration and process, for at most ``micro_batch`` images each (None: all at once).
 
-    Raises
-    ------
-    UserError
-        If the images of a process cannot be split evenly.
+    A `UserError` if the images of a process cannot be split evenly.
     """
     size = min(micro_batch or per_process, per_process)
     return _divided(f"micro_batch: {per_process} images of a process cannot be split into parts of", per_process, size)
@@ -282,22 +243,21 @@ def _divided(problem: str, total: int, by: int, what: str = "images") -> int:
 
 
 def prepare(
-    config: Mapping[str, Any], *, seed: int, iterations: int, precision: str, per_process: int, parts: int, workers: int
+    run: Run, config: Mapping[str, Any], *, per_process: int | None = None, parts: int = 1, workers: int | None = None
 ) -> ConfigDict:
-    """Adapt a run's config to the machine; what was hashed keeps its meaning.
+    """Adapt a run's config to the machine, after the imports that it asks for; what was hashed keeps its meaning.
 
     Parameters
     ----------
-    config : mapping
+    run : Run
+    config : Config or mapping
         The run's config.
-    seed, iterations, precision
-        Of the run.
-    per_process : int
-        Images per process and iteration.
+    per_process : int, optional
+        Images per process and iteration. Default: the whole batch.
     parts : int
         Micro-batches per iteration.
-    workers : int
-        Data-loading processes.
+    workers : int, optional
+        Data-loading processes. Default: the run's.
 
     Returns
     -------
@@ -309,20 +269,23 @@ def prepare(
     UserError
         If the config trains another number of iterations than the spec says.
     """
-    prepared = copy.deepcopy(dict(config))
+    register(config)
+    prepared = copy.deepcopy(config.to_dict() if isinstance(config, Config) else dict(config))
     declared = prepared["train_cfg"].get("max_iters")
-    if declared != iterations:
-        raise UserError(f"config: train_cfg.max_iters is {declared}, but the spec says {iterations} iterations")
-    prepared["seed"] = seed
-    prepared["train_cfg"] = {"type": ResumableTrainLoop, "max_iters": iterations, "parts": parts}
-    prepared["optim_wrapper"] = _optim_wrapper(prepared["optim_wrapper"], precision, parts)
-    prepared["train_dataloader"]["batch_size"] = per_process
+    if declared != run.iterations:
+        raise UserError(f"config: train_cfg.max_iters is {declared}, but the spec says {run.iterations} iterations")
+    prepared["seed"] = run.seed
+    prepared["train_cfg"] = {"type": ResumableTrainLoop, "max_iters": run.iterations, "parts": parts}
+    prepared["optim_wrapper"] = _optim_wrapper(prepared["optim_wrapper"], run.precision, parts)
+    prepared["train_dataloader"]["batch_size"] = per_process or run.batch_size
     for loader in ("train_dataloader", "test_dataloader"):
-        prepared[loader].update(num_workers=workers, persistent_workers=False)
-    prepared["env_cfg"] = {key: value for key, value in prepared.get("env_cfg", {}).items() if key != "dist_cfg"}
-    for head in heads_of(prepared["model"]):
-        if head.get("contrast", {}).get("start"):
-            head["contrast"]["start"] *= parts  # the branch counts forward passes
+        prepared[loader].update(
+            num_workers=run.runtime.workers if workers is None else workers, persistent_workers=False
+        )
+    prepared["env_cfg"] = {key: value for key, value in (prepared.get("env_cfg") or {}).items() if key != "dist_cfg"}
+    for contrast in (head.get("contrast") or {} for head in heads_of(prepared["model"])):
+        if contrast.get("start"):
+            contrast["start"] *= parts  # the branch counts forward passes
     return ConfigDict(prepared)
 
 

@@ -2,7 +2,8 @@
 
 import gc
 import shutil
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,23 +11,23 @@ from typing import Any
 import torch
 from mmengine.config import Config
 
-from pne.console import duration, say, utc_now
+from pne.console import say
 from pne.datasets.files import is_complete
 from pne.datasets.fingerprint import fingerprint
-from pne.engine import checkpoint, publication
-from pne.engine.checkpoint import deterministic_on_cpu
-from pne.engine.command import Interrupted, OutOfMemoryFailure, StopRequest, is_of
-from pne.engine.evaluation import evaluate, evaluate_spec, result_of, write_evaluation
+from pne.engine import publication
+from pne.engine.command import OutOfMemoryFailure, StopRequest, is_of
+from pne.engine.evaluation import evaluate_spec, score_into
 from pne.engine.hooks import CheckpointHook, Progress, RecordHook
 from pne.engine.loaders import end_workers, train_loader
 from pne.engine.locks import held
 from pne.engine.processes import Processes
 from pne.engine.provenance import describe, running_code
 from pne.engine.record import History, Record, StepClock, peak_memory_mib, reset_peak_memory, typical_time
-from pne.engine.runner import TrainingRunner, make_runner, micro_batches, per_process_batch, prepare, register
-from pne.engine.state import TrainingState, is_from
+from pne.engine.runner import TrainingRunner, micro_batches, per_process_batch, prepare
+from pne.engine.state import TrainingState, deterministic_on_cpu, is_from
 from pne.engine.trial import check_buildable
 from pne.engine.weights import build_plain, check_initial_weights, inference_parameters, load_final, save_final
+from pne.files import sha256
 from pne.results import TrainResult, write_result
 from pne.spec import Run, read_config, read_spec
 from pne.spec.run import CONFIG_FILE
@@ -73,7 +74,7 @@ def train_spec(path: Path, settings: Settings, processes: Processes, request: St
     """
     run, config = read_spec(path), read_config(path)
     is_of(run, path)
-    if processes.broadcast(publication.is_finished(run)) and not settings.retrain:
+    if processes.broadcast(publication.is_evaluated(run, "single_scale")) and not settings.retrain:
         if processes.is_first:
             say(f"{run.run}: finished already")
         return
@@ -97,21 +98,12 @@ class Session:
         self.stage = publication.staging(self.work)
         self.per_process = per_process_batch(run.batch_size, processes.world_size)
         self.parts = micro_batches(self.per_process, settings.micro_batch or run.runtime.micro_batch)
-        register(config)
-        self.config = prepare(
-            config.to_dict(),
-            seed=run.seed,
-            iterations=run.iterations,
-            precision=run.precision,
-            per_process=self.per_process,
-            parts=self.parts,
-            workers=run.runtime.workers,
-        )
+        self.config = prepare(run, config, per_process=self.per_process, parts=self.parts)
         self.progress = Progress(self.work / "progress.json", run.run, run.iterations, enabled=processes.is_first)
 
     def carry_out(self) -> None:
         """Train, evaluate, publish; progress says how it ends."""
-        try:
+        with self.progress, self.told_out_of_memory():
             if not self.processes.broadcast(publication.is_complete(self.stage)):
                 self.work_until_complete()
             if self.processes.is_first:
@@ -122,21 +114,19 @@ class Session:
                     publication.move(self.progress.path, self.run.work_directory / "progress.json")
                     shutil.rmtree(self.work, ignore_errors=True)
             self.processes.wait()
-        except Interrupted:
-            self.progress.update("interrupted")
-            raise
+
+    @contextmanager
+    def told_out_of_memory(self) -> Iterator[None]:
+        """Say what may help where the device's memory does not suffice."""
+        try:
+            yield
         except torch.OutOfMemoryError as error:
             size = self.per_process // self.parts
             half = next(number for number in range(max(1, size // 2), 0, -1) if self.per_process % number == 0)
-            failure = OutOfMemoryFailure(
+            raise OutOfMemoryFailure(
                 f"out of memory with {size} images per forward pass; try fewer (--micro-batch {half}, or "
                 f"micro_batch={half} in the workflow's --config), or more GPUs ({str(error).splitlines()[0]})"
-            )
-            self.progress.fail(failure)
-            raise failure from error
-        except BaseException as error:
-            self.progress.fail(error)
-            raise
+            ) from error
 
     def work_until_complete(self) -> None:
         """Train and evaluate, and leave every result file in the staging folder."""
@@ -182,7 +172,7 @@ class Session:
         saver = CheckpointHook(state.save, run.runtime.checkpoint_interval, self.request, recorder)
         loader = train_loader(self.config["train_dataloader"], run.seed, processes)
         try:
-            runner = make_runner(
+            runner = TrainingRunner(
                 self.config,
                 processes,
                 self.work,
@@ -217,16 +207,15 @@ class Session:
             losses=record.final_losses(),
             contrast=record.contrast_summary(),
             parameters=inference_parameters(runner.plain_model),
-            weights_sha256=checkpoint.sha256(weights),
+            weights_sha256=sha256(weights),
             dataset_complete=self.dataset_complete,
             provenance=describe(
-                device=processes.device,
-                world_size=processes.world_size,
-                micro_batch=self.per_process // self.parts,
-                dataset_fingerprint=self.fingerprint,
+                processes,
                 seed=run.seed,
+                dataset_fingerprint=self.fingerprint,
                 started=state.started,
                 code=self.code,
+                micro_batch=self.per_process // self.parts,
             ),
         )
 
@@ -245,16 +234,5 @@ class Session:
             )
         for name in names:
             self.progress.update("evaluating", iteration=run.iterations)
-            score = evaluate(model, self.config, name, processes, between=self.request.check)
-            scored = result_of(
-                score,
-                run=run.run,
-                evaluation=name,
-                weights_sha256=result.weights_sha256,
-                provenance=result.provenance.model_copy(update={"ended": utc_now()}),
-            )
-            if processes.is_first:
-                write_evaluation(self.stage, score, scored)
-                say(
-                    f"{run.run}: {name}: mIoU {scored.miou:.2f} % on {scored.images} images in {duration(score.time_s)}"
-                )
+            weights, about = result.weights_sha256, result.provenance
+            score_into(self.stage, run, model, self.config, name, weights, about, processes, self.request.check)

@@ -18,7 +18,7 @@ from mmengine.registry import HOOKS, PARAM_SCHEDULERS
 from mmseg.registry import DATASETS, MODELS
 from torch import nn
 
-from pne.engine.runner import prepare, register
+from pne.engine.runner import prepare
 from pne.errors import UserError
 from pne.spec import ResolvedRow, ResolvedTable, ResolvedTrack
 from pne.spec.catalogue import Catalogue
@@ -188,10 +188,7 @@ def find_mistakes(track: ResolvedTrack, catalogue: Catalogue) -> list[str]:
                 contrast = {"loss": contrast["loss"], "projection": contrast.get("projection")}
             kind = repr([spec.dataset, spec.model, spec.schedule, row.declaration.config, contrast])
             if kind not in found:
-                plain = track.config(spec.run).to_dict()
-                register(plain)
-                sizes = {"iterations": spec.iterations, "per_process": spec.batch_size, "parts": 1, "workers": 0}
-                found[kind] = find_problem(prepare(plain, seed=spec.seed, precision=spec.precision, **sizes))
+                found[kind] = find_problem(prepare(spec, track.config(spec.run), workers=0))
             if problem := found[kind]:
                 mistakes[f"{_declared_at(problem, table, row, track, catalogue)}: {problem.message}"] = None
     return list(mistakes)

@@ -1,4 +1,4 @@
-"""``final.pth``: the weights that a training ends with, and the model for inference that loads them."""
+"""The weights that a training ends with (``final.pth``) and the model that loads them; those that it starts from."""
 
 import json
 import logging
@@ -8,11 +8,11 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlparse
 
 import torch
-from mmengine.config import Config, ConfigDict
+from mmengine.config import ConfigDict
 from mmengine.logging import MMLogger
 from mmengine.model import BaseModule, initialize, revert_sync_batchnorm
 from mmengine.runner.checkpoint import CheckpointLoader, get_torch_safe_globals
@@ -20,12 +20,19 @@ from mmseg.registry import MODELS
 from torch import Tensor, nn
 
 from pne.engine import checkpoint
-from pne.engine.runner import plain_model, prepare, register
+from pne.engine.publication import FINAL, TRAIN
+from pne.engine.runner import plain_model, prepare
 from pne.errors import UserError
-from pne.spec import Run
-from pne.spec.stock import package_folder, problem_of, stock_folder
+from pne.files import sha256
+from pne.results import TrainResult, read_result
+from pne.spec import Run, read_config
+from pne.spec.stock import package_folder, problem_of, stock_folder, without_pretrained
 
 BRANCH = ".contrast."
+MEMORY = f"{BRANCH}loss."
+ENOUGH = 0.9
+"""Share of a backbone's parameters that its file must fill. The files that mmsegmentation's configs name fill all but
+a few norms; those of another depth or width fill about half, or nothing."""
 
 
 def final_state(model: nn.Module) -> dict[str, Tensor]:
@@ -34,8 +41,8 @@ def final_state(model: nn.Module) -> dict[str, Tensor]:
     The contrast branch's projection is kept (its embeddings can be looked at), a memory of the loss is not: it is as
     large as the model and serves training alone.
     """
-    memory = {name for name, _ in model.named_buffers() if f"{BRANCH}loss." in f".{name}"}
-    return {name: value.detach().cpu().clone() for name, value in model.state_dict().items() if name not in memory}
+    memory = {name for name, _ in model.named_buffers() if MEMORY in f".{name}"}
+    return {name: value.cpu().clone() for name, value in model.state_dict().items() if name not in memory}
 
 
 def save_final(path: Path, model: nn.Module, iteration: int) -> None:
@@ -54,62 +61,79 @@ def inference_parameters(model: nn.Module) -> int:
 
 def build_plain(config: Mapping[str, Any], device: torch.device) -> nn.Module:
     """Build a model for inference: no contrast branch, arbitrary weights, in evaluation mode."""
-    model = revert_sync_batchnorm(MODELS.build(plain_model(config)))
-    return model.to(device).eval()
+    return _build(plain_model(config), device)
 
 
-def load_trained(run: Run, config: Config, path: Path, device: torch.device) -> tuple[nn.Module, ConfigDict]:
-    """Return a run's plain model with its final weights, and the run's config as prepared for looking at images.
+def _build(config: Mapping[str, Any], device: torch.device) -> nn.Module:
+    return revert_sync_batchnorm(MODELS.build(ConfigDict(config))).to(device).eval()
+
+
+class Trained(NamedTuple):
+    """A finished run's model in evaluation mode, the run's prepared config, and what its training published."""
+
+    model: nn.Module
+    config: ConfigDict
+    result: TrainResult
+
+
+def load_trained(run: Run, spec: Path, device: torch.device, *, branch: bool = False) -> Trained:
+    """Build the model of a finished run and load its final weights.
+
+    Parameters
+    ----------
+    run : Run
+    spec : Path
+        Its ``spec.yaml``.
+    device : torch.device
+    branch : bool
+        Keep the contrast branch.
 
     Raises
     ------
     UserError
-        If the file does not fit the model.
+        If the run has not finished, or its weights are missing or not those that were trained; names the command that
+        makes them again.
     """
+    trained = read_result(run.directory / TRAIN, TrainResult)
+    path = run.work_directory / FINAL
+    restore = f"train the run again to restore them: python -m pne.train --retrain {spec}"
+    if not path.is_file():
+        raise UserError(f"{path}: the final weights of {run.run} are missing; {restore}")
+    if (found := sha256(path)) != trained.weights_sha256:
+        raise UserError(
+            f"{path}: SHA-256 {found[:12]}, but {run.directory / TRAIN} was measured with weights of "
+            f"{trained.weights_sha256[:12]}; {restore}"
+        )
     torch.set_num_threads(run.runtime.threads)
-    register(config)
-    prepared = prepare(
-        config.to_dict(),
-        seed=run.seed,
-        iterations=run.iterations,
-        precision=run.precision,
-        per_process=run.batch_size,
-        parts=1,
-        workers=run.runtime.workers,
-    )
-    model = build_plain(prepared["model"], device)
+    config = prepare(run, read_config(spec))
+    plain = without_pretrained(config["model"]) if branch else plain_model(config["model"])
+    model = _build(plain, device)
     load_final(model, path)
-    return model, prepared
+    return Trained(model, config, trained)
 
 
 def load_final(model: nn.Module, path: Path) -> None:
-    """Load final weights into a plain model.
+    """Load final weights into a model with or without its contrast branch, whose loss starts without a memory.
 
     Raises
     ------
     UserError
         If the file does not fit the model.
     """
-    state = checkpoint.load(path)["state_dict"]
-    state = {name: value for name, value in state.items() if BRANCH not in f".{name}"}
+    own, state = model.state_dict(), checkpoint.load(path)["state_dict"]
+    state = {name: value for name, value in state.items() if name in own or BRANCH not in f".{name}"}
+    memory = {name: value for name, value in own.items() if MEMORY in f".{name}"}
     try:
-        model.load_state_dict(state)
+        model.load_state_dict(memory | state)
     except RuntimeError as error:
         raise UserError(f"{path}: the weights do not fit the model of this run: {error}") from error
 
 
-# Initial weights that a config names are at hand, whole, and those of its backbone, before a training begins.
-
-
-ENOUGH = 0.9
-"""Share of a backbone's parameters that its file must fill. The files that mmsegmentation's configs name fill all but
-a few norms; those of another depth or width fill about half, or nothing."""
-
-
 def check_initial_weights(model: Mapping[str, Any]) -> None:
-    """Load every file that is named, fetching what is named by URL into the cache, and try it on the backbone.
+    """See that the initial weights are at hand, whole, and those of the backbone, before a training begins.
 
-    mmengine loads such files leniently: what does not fit is left at random values, with a warning.
+    Every file that is named is loaded, by URL into the cache, and tried on the backbone. mmengine
+    loads such files leniently: what does not fit is left at random values, with a warning.
 
     Parameters
     ----------

@@ -36,9 +36,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise UserError("--out: missing; --predictions and --pairs need the folder to write to")
     # Imported here: --help needs no torch.
     from pne.extract.archives import ConfusionSelection, ImageSelection, read_selection
-    from pne.extract.features import extract_features
     from pne.extract.images import extract_pairs, extract_predictions
-    from pne.extract.network import Network
+    from pne.extract.network import Network, extract_features
 
     for spec in args.specs:
         network = Network(spec)

@@ -1,4 +1,4 @@
-"""A trained network whose pixels can be looked into: weights checked, input and output of its pixel classifier."""
+"""A trained network whose pixels can be looked into, and a class-balanced sample of what it says about them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,23 +6,19 @@ from typing import Any
 
 import numpy as np
 import torch
-from mmengine.config import ConfigDict
 from mmengine.dataset import pseudo_collate
-from mmseg.registry import MODELS
-from mmseg.utils import register_all_modules
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-import pne.datasets.registered
-import pne.heads  # noqa: F401  (importing registers)
-from pne.engine import checkpoint
 from pne.engine.loaders import build_dataset
 from pne.engine.processes import choose_device
-from pne.engine.publication import verified_weights
+from pne.engine.weights import load_trained
 from pne.errors import UserError
-from pne.results import TrainResult, read_result
-from pne.spec import Run, read_config, read_spec
-from pne.spec.stock import without_pretrained
+from pne.extract.archives import Features
+from pne.losses.pixels import resize_labels
+from pne.spec import read_spec
+
+IGNORE_INDEX = 255
 
 
 @dataclass(frozen=True)
@@ -59,15 +55,9 @@ class Network:
     """
 
     def __init__(self, spec: Path) -> None:
-        register_all_modules(init_default_scope=True)
-        self.run: Run = read_spec(spec)
-        config = read_config(spec)
-        self.train: TrainResult = read_result(self.run.directory / "train.json", TrainResult)
-        path, _ = verified_weights(self.run, spec)
+        self.run = read_spec(spec)
         self.device = choose_device(self.run.runtime.device)
-        self.model: nn.Module = MODELS.build(ConfigDict(without_pretrained(config["model"])))
-        load_weights(self.model, checkpoint.load(path)["state_dict"], self.run.run)
-        self.model.to(self.device).eval()
+        self.model, config, self.train = load_trained(self.run, spec, self.device, branch=True)
         self.dataset = build_dataset(config["test_dataloader"]["dataset"])
         heads = self.model.decode_head
         self.head: nn.Module = heads[-1] if isinstance(heads, nn.ModuleList) else heads
@@ -141,24 +131,6 @@ class Network:
         return image, label.astype(np.uint8), prediction.astype(np.uint8)
 
 
-def load_weights(model: nn.Module, state: dict[str, Tensor], run: str) -> None:
-    """Load every tensor of the model.
-
-    Raises
-    ------
-    UserError
-        If a tensor is missing, left over or of another shape, naming the first three.
-    """
-    # The memory of a loss is filled in training alone; its buffers matter to no figure and may be absent.
-    try:
-        missing, unexpected = model.load_state_dict(state, strict=False)
-    except RuntimeError as error:
-        raise UserError(f"{run}: final.pth does not fit the model ({str(error).splitlines()[-1].strip()})") from error
-    wrong = [name for name in [*missing, *unexpected] if ".contrast.loss." not in name]
-    if wrong:
-        raise UserError(f"{run}: final.pth does not fit the model: missing or left over {', '.join(wrong[:3])}")
-
-
 def _padded_like_image(label: Tensor, data: dict[str, Any]) -> Tensor:
     """Extend a label (1, H, W) by ignored pixels where its image was padded, in the label's own scale."""
     height, width = data["data_samples"][0].metainfo["img_shape"][:2]
@@ -175,3 +147,114 @@ def _as_rgb(image: Tensor, preprocessor: nn.Module) -> NDArray[np.uint8]:
     array = image.cpu().numpy().transpose(1, 2, 0)
     to_rgb = getattr(preprocessor, "channel_conversion", True)
     return np.ascontiguousarray(array[..., ::-1] if to_rgb else array).astype(np.uint8)
+
+
+def pixel_keys(seed: int, image: int, pixels: int) -> NDArray[np.float64]:
+    """Give each pixel of an image its random key; the keys depend on nothing but seed, image and position.
+
+    Parameters
+    ----------
+    seed : int
+        Seed of the sample, >= 0.
+    image : int
+        Index of the image in its split, >= 0.
+    pixels : int
+        Number of pixels of the feature map, row by row.
+
+    Returns
+    -------
+    ndarray, shape (pixels,), float64
+        Uniform in [0, 1).
+    """
+    return np.random.default_rng([seed, image]).random(pixels)
+
+
+def smallest_keys(keys: NDArray[np.float64], classes: NDArray[np.integer], size: int) -> NDArray[np.int64]:
+    """Return the positions of the ``size`` smallest keys of each class, by class and then by key.
+
+    Since a key is drawn for the pixel alone, this is a uniform sample of each class's pixels, and two models that are
+    shown the same labels keep the same pixels.
+    """
+    order = np.lexsort((keys, classes))
+    ordered = classes[order]
+    return order[np.arange(len(order)) - np.searchsorted(ordered, ordered) < size]
+
+
+def extract_features(network: Network, per_class: int, seed: int) -> Features:
+    """Sample pixels of every class, by label and among the correctly predicted ones.
+
+    Labels are brought to the size of the feature map as the losses do it; the prediction is that of the feature map's
+    cell, before upsampling.
+
+    Parameters
+    ----------
+    network : Network
+    per_class : int
+        Most pixels of a class in each of the two samples.
+    seed : int
+        Seed of the samples. Runs on the same images with feature maps of one size share the sample by label.
+    """
+    kept: dict[str, NDArray] = {}
+    images = range(len(network.dataset))
+    for image in images:
+        pixels = network.look(image)
+        height, width = pixels.logits.shape[2:]
+        label = resize_labels(pixels.label, height, width).flatten().cpu().numpy()
+        confidence, prediction = (part.cpu().numpy() for part in pixels.logits[0].flatten(1).softmax(0).max(0))
+        cells = np.flatnonzero((label != IGNORE_INDEX) & (label >= 0) & (label < len(network.classes)))
+        new = {
+            "key": pixel_keys(seed, image, height * width)[cells],
+            "label": label[cells].astype(np.int16),
+            "prediction": prediction[cells].astype(np.int16),
+            "confidence": confidence[cells].astype(np.float32),
+            "image": np.full(len(cells), image, np.int32),
+            "position": np.stack([cells // width, cells % width], 1).astype(np.int32),
+            "grid": np.tile(np.array([height, width], np.int32), (len(cells), 1)),
+        }
+        before = len(kept.get("key", ()))
+        small = {name: np.concatenate([kept[name], array]) if kept else array for name, array in new.items()}
+        rows = np.union1d(*_samples(small, per_class))
+        large = _rows(network, pixels, cells[rows[rows >= before] - before])
+        old = rows[rows < before]
+        kept = {name: array[rows] for name, array in small.items()} | {
+            name: np.concatenate([kept[name][old], array]) if kept else array for name, array in large.items()
+        }
+    by_label, by_correct = _samples(kept, per_class)
+    order = np.concatenate([by_label, by_correct[~np.isin(by_correct, by_label)]])
+    del kept["key"]
+    return Features(
+        about={
+            "run": network.run.run,
+            "weights_sha256": network.train.weights_sha256,
+            "seed": seed,
+            "per_class": per_class,
+            "images": len(images),
+        },
+        by_label=np.isin(order, by_label),
+        by_correct=np.isin(order, by_correct),
+        names=np.array([network.name(image) for image in images]),
+        classes=np.array(network.classes),
+        palette=network.palette,
+        **{name: array[order] for name, array in kept.items()},
+    )
+
+
+def _samples(pixels: dict[str, NDArray], per_class: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the rows of the sample by label and of that among the correctly predicted pixels."""
+    correct = np.flatnonzero(pixels["label"] == pixels["prediction"])
+    chosen = smallest_keys(pixels["key"][correct], pixels["label"][correct], per_class)
+    return smallest_keys(pixels["key"], pixels["label"], per_class), correct[chosen]
+
+
+@torch.no_grad()
+def _rows(network: Network, pixels: Pixels, chosen: NDArray[np.int64]) -> dict[str, NDArray[np.float32]]:
+    """Take the penultimate features, and the projection where there is one, of chosen cells of the feature map."""
+    index = torch.as_tensor(chosen, device=pixels.features.device)
+
+    def take(maps: torch.Tensor) -> NDArray[np.float32]:
+        return maps[0].flatten(1)[:, index].T.float().cpu().numpy()
+
+    rows = {"penultimate": take(pixels.features)}
+    if network.branch is not None:
+        rows["projection"] = take(network.branch.projection(pixels.features))
+    return rows

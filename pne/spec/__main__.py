@@ -102,17 +102,35 @@ def _parse_runtime(assignments: Sequence[str]) -> dict[str, Any]:
     return runtime
 
 
+def add_track_options(command: argparse.ArgumentParser) -> None:
+    """Add the options that name a track and what is other than it says, and those that choose among its runs."""
+    command.add_argument("--track", required=True)
+    command.add_argument("--run", nargs="+", metavar="ID", help="default: every run")
+    command.add_argument("--tables", nargs="+", metavar="TABLE", help="the runs of these tables alone")
+    command.add_argument("--seeds", nargs="+", type=int, help="instead of the track's")
+    command.add_argument("--data-root", type=Path)
+    command.add_argument("--weights-dir", type=Path)
+    command.add_argument("--results", type=Path, default=Path("results"))
+    command.add_argument("--experiments", type=Path, default=Path("experiments"), help="folder of the declarations")
+    command.add_argument(
+        "--runtime", nargs="+", default=[], metavar="KEY=VALUE", help="workers, threads, device, gpus, ...: not hashed"
+    )
+
+
+def track_options(args: argparse.Namespace) -> dict[str, Any]:
+    """Return what `load_track` takes of the options of `add_track_options`.
+
+    Raises
+    ------
+    UserError
+        If a setting of the runtime is no ``KEY=VALUE``.
+    """
+    options = {key: getattr(args, key) for key in ("experiments", "results", "data_root", "weights_dir", "seeds")}
+    return options | {"runtime": _parse_runtime(args.runtime)}
+
+
 def _write(args: argparse.Namespace) -> None:
-    options = {
-        "experiments": args.experiments,
-        "results": args.results,
-        "data_root": args.data_root,
-        "weights_dir": args.weights_dir,
-        "seeds": args.seeds,
-        "runtime": _parse_runtime(args.runtime),
-        "iterations": args.iterations,
-        "limit": args.limit,
-    }
+    options = track_options(args) | {"iterations": args.iterations, "limit": args.limit}
     track = load_track(args.track, tables=args.tables, **options)
     for run in args.run or track.runs:
         config = track.config(run)
@@ -140,16 +158,7 @@ def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(prog="python -m pne.spec", description=__doc__.split("\n", 1)[0])
     commands = result.add_subparsers(required=True, metavar="COMMAND")
     write = commands.add_parser("write", help="write spec.yaml and config.py of runs")
-    write.add_argument("--track", required=True)
-    write.add_argument("--run", nargs="+", metavar="ID", help="default: every run")
-    write.add_argument("--tables", nargs="+", metavar="TABLE", help="the runs of these tables alone")
-    write.add_argument("--seeds", nargs="+", type=int, help="instead of the track's")
-    write.add_argument("--data-root", type=Path)
-    write.add_argument("--weights-dir", type=Path)
-    write.add_argument("--results", type=Path, default=Path("results"))
-    write.add_argument(
-        "--runtime", nargs="+", default=[], metavar="KEY=VALUE", help="workers, threads, device, gpus, ...: not hashed"
-    )
+    add_track_options(write)
     write.add_argument("--iterations", type=int, help="shorten every run (rehearsals); makes other runs")
     write.add_argument("--limit", type=int, help="use the first images of each split alone; makes other runs")
     write.set_defaults(command=_write)
@@ -158,12 +167,11 @@ def parser() -> argparse.ArgumentParser:
     check.add_argument(
         "--build", action="store_true", help="build every distinct network, pipeline and optimiser once, without data"
     )
+    check.add_argument("--experiments", type=Path, default=Path("experiments"), help="folder of the declarations")
     check.set_defaults(command=_check)
     schema = commands.add_parser("schema", help="export JSON Schemas for editors")
     schema.add_argument("--out", type=Path, default=Path("experiments/schemas"))
     schema.set_defaults(command=_schema_files)
-    for command in (write, check):
-        command.add_argument("--experiments", type=Path, default=Path("experiments"), help="folder of the declarations")
     return result
 
 

@@ -189,10 +189,18 @@ def load_track(
     }
     resolver = Resolver(catalogue, track, check_model(Runtime, where, "runtime: "), iterations, limit)
     resolved = resolver.resolve()
-    return resolved if tables is None else _only(resolved, list(tables))
+    return resolved if tables is None else restricted(resolved, tables)
 
 
-def _only(track: ResolvedTrack, names: list[str]) -> ResolvedTrack:
+def restricted(track: ResolvedTrack, names: Iterable[str]) -> ResolvedTrack:
+    """Return some tables of a track with their runs alone.
+
+    Raises
+    ------
+    UserError
+        If the track has no such table.
+    """
+    names = list(names)
     for name in names:
         if name not in track.tables:
             raise UserError(f"track {track.name}: no table {name!r}; {suggest(name, track.tables)}")

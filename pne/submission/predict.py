@@ -14,33 +14,29 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from mmcv.transforms import BaseTransform
 from mmseg.registry import TRANSFORMS
 from PIL import Image
 from pydantic import BaseModel, ConfigDict, Field
 from torch import nn
-from torch.utils.data import Subset
 
 from pne.console import say, utc_now
 from pne.datasets.files import write_bytes
 from pne.datasets.fingerprint import fingerprint
 from pne.datasets.layouts import layout
 from pne.datasets.prepare import LABEL_IDS
-from pne.engine import checkpoint
 from pne.engine.command import StopRequest, is_of
-from pne.engine.inference import Views, predict_multi_scale_flip, predict_single_scale
-from pne.engine.loaders import build_dataset, check_folder, image_loader
+from pne.engine.inference import Views, open_images, predict, predicting
 from pne.engine.processes import Processes
-from pne.engine.provenance import describe
-from pne.engine.publication import verified_weights
+from pne.engine.provenance import describe, running_code
 from pne.engine.weights import load_trained
 from pne.errors import UserError
-from pne.files import write_text, written_aside
+from pne.files import sha256, write_text, written_aside
 from pne.results import Provenance
-from pne.spec import Run, read_config, read_spec
+from pne.spec import Run, read_spec
 
 NAME = re.compile(r"(?P<frame>[a-z-]+_\d{6}_\d{6})(_leftImg8bit)?")
+REPORT_EVERY = 100
 
 
 class Submission(BaseModel):
@@ -142,9 +138,6 @@ class LoadBlankLabels(BaseTransform):
         return results
 
 
-REPORT_EVERY = 100
-
-
 @dataclass(frozen=True)
 class Settings:
     """What the command line adds to a spec."""
@@ -182,19 +175,18 @@ def submit_spec(path: Path, settings: Settings, processes: Processes, request: S
     UserError
         If the run is of another data set or has not finished, its weights are missing, or the test split is not whole.
     """
-    run, config = read_spec(path), read_config(path)
+    run = read_spec(path)
     is_of(run, path)
     if run.layout != "cityscapes":
         raise UserError(f"{path}: trained on {run.dataset_title}; the server takes results on Cityscapes alone")
     images = find_images(run.data_directory, settings.subset)
     names = [archive_name(image.stem) for image in images]
-    weights, weights_sha256 = verified_weights(run, path)
-    started = utc_now()
-    model, prepared = load_trained(run, config, weights, processes.device)
+    started, code = utc_now(), running_code()
+    model, config, trained = load_trained(run, path, processes.device)
     # Named after all that the pictures depend on, so that none of another model is taken for one of this.
     kind = f"{settings.evaluation}-bfloat16" if settings.bfloat16 else settings.evaluation
-    folder = run.work_directory / f"submission-{kind}-{weights_sha256[:12]}"
-    predict(model, prepared, folder, settings, processes, between=request.check)
+    folder = run.work_directory / f"submission-{kind}-{trained.weights_sha256[:12]}"
+    write_pictures(model, config, folder, settings, processes, between=request.check)
     processes.wait()
     if processes.is_first:
         missing = [name for name in names if not (folder / name).is_file()]
@@ -208,15 +200,14 @@ def submit_spec(path: Path, settings: Settings, processes: Processes, request: S
             evaluation=settings.evaluation,
             bfloat16=settings.bfloat16,
             images=len(names),
-            weights_sha256=weights_sha256,
-            archive_sha256=checkpoint.sha256(archive),
+            weights_sha256=trained.weights_sha256,
+            archive_sha256=sha256(archive),
             provenance=describe(
-                device=processes.device,
-                world_size=processes.world_size,
-                micro_batch=1,
-                dataset_fingerprint=fingerprint(run.layout, run.data_directory),
+                processes,
                 seed=run.seed,
+                dataset_fingerprint=fingerprint(run.layout, run.data_directory),
                 started=started,
+                code=code,
             ),
         )
         write_text(archive.with_suffix(".json"), about.model_dump_json(indent=1) + "\n")
@@ -230,7 +221,7 @@ def archive_path(run: Run, settings: Settings) -> Path:
     return Path(run.runtime.results) / "submissions" / ".".join([run.run, *settings.deviations, "zip"])
 
 
-def predict(
+def write_pictures(
     model: nn.Module,
     config: Mapping[str, Any],
     folder: Path,
@@ -254,29 +245,17 @@ def predict(
     between : callable
         Called between images; may raise to stop.
     """
-    loader, device = config["test_dataloader"], processes.device
-    source = unlabelled(loader["dataset"])
-    if settings.evaluation == "single_scale":
-        dataset, predictor, options = build_dataset(source), predict_single_scale, {}
-        images = dataset
-    else:
-        check_folder(source)
-        dataset, predictor, options = Views(source), predict_multi_scale_flip, {"bfloat16": settings.bfloat16}
-        images = dataset.dataset
-    targets = [
-        folder / archive_name(Path(images.get_data_info(index)["img_path"]).stem) for index in range(len(images))
-    ]
+    loader = config["test_dataloader"]
+    images = open_images(unlabelled(loader["dataset"]), settings.evaluation)
+    about = images.dataset if isinstance(images, Views) else images
+    targets = [folder / archive_name(Path(about.get_data_info(index)["img_path"]).stem) for index in range(len(images))]
     open_ones = processes.broadcast([index for index, target in enumerate(targets) if not target.is_file()])
-    share = Subset(dataset, open_ones[processes.rank :: processes.world_size])
+    share = open_ones[processes.rank :: processes.world_size]
     if processes.is_first and len(open_ones) < len(targets):
         say(f"{len(targets) - len(open_ones)} of {len(targets)} images were predicted before")
-    autocast = torch.autocast(device.type, torch.bfloat16, enabled=settings.bfloat16)
-    with torch.inference_mode(), autocast:
-        for number, prediction in enumerate(
-            predictor(model, image_loader(share, loader["num_workers"], device), **options), 1
-        ):
-            picture = encode(prediction.predicted.cpu().numpy())
-            write_bytes(folder / archive_name(prediction.name), picture)
+    with predicting(processes.device, settings.bfloat16):
+        for number, prediction in enumerate(predict(model, images, share, loader, bfloat16=settings.bfloat16), 1):
+            write_bytes(folder / archive_name(prediction.name), encode(prediction.predicted.cpu().numpy()))
             if processes.is_first and number % REPORT_EVERY == 0:
                 say(f"{number}/{len(share)} images")
             between()

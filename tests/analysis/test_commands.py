@@ -11,15 +11,14 @@ import pytest
 
 from analysis import help as help_command
 from analysis import plan, runs, status
-from analysis.plan import Cost, estimate, read_rehearsals
+from analysis.plan import Cost, estimate, memory_class, rehearsed_costs
 from analysis.results import collect_runs
 from pne.engine.command import DivergenceError
 from pne.engine.hooks import Progress
 from pne.errors import UserError
-from pne.rehearse.record import Rehearsal, Request, record_path
-from pne.rehearse.record import write_rehearsal as write_rehearsal_file
-from pne.results import TrainResult, read_result
-from pne.spec import load_track
+from pne.rehearse.record import group_runs
+from pne.results import TrainResult, read_result, write_result
+from pne.spec import Run, load_track, write_spec
 
 COMMANDS = (plan, status, runs)
 
@@ -90,63 +89,61 @@ def test_hours_come_from_the_runs_then_rehearsals_then_the_paper(tmp_path, in_re
 
 
 @pytest.fixture
-def write_rehearsal(quick, finish, tmp_path):
-    """Return a function that writes the record of a rehearsal of the first of some runs, which stands for them all."""
-    run = next(iter(quick.runs.values()))
-    finish(run)
-    trained = read_result(run.directory / "train.json", TrainResult)
+def rehearsed(quick, finish):
+    """Return a function that writes what a rehearsal of a run leaves."""
+    first = next(iter(quick.runs.values()))
+    finish(first)
+    trained = read_result(first.directory / "train.json", TrainResult)
 
     def write(
-        track: str, runs: list[str], memory_mib: float, memory_kind: str = "cuda_allocated", gpus: int = 1
+        track, run: Run, memory_mib: float, memory_kind: str = "cuda_allocated", gpus: int = 1, folder: str = ""
     ) -> Path:
-        path = record_path(tmp_path, track, runs[0], reduced=False)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        request = Request(
-            runs=runs,
-            config_sha256="0" * 64,
-            evaluations=[],
-            iterations=20,
-            images=2,
-            device="auto",
-            gpus=gpus,
-            workers=0,
-            threads=1,
-            initial_weights="random",
-        )
-        measured = {"run": runs[0], "time_s": 0.25, "peak_memory_mib": memory_mib, "memory_kind": memory_kind}
+        where = run.runtime.model_copy(update={"results": f"{run.runtime.results}/rehearsals{folder}"})
+        config = track.config(run.run)
+        run = run.model_copy(update={"run": f"{run.run}-rehearsal", "runtime": where, "evaluations": []})
+        write_spec(run, config)
+        measured = {"run": run.run, "time_s": 0.25, "peak_memory_mib": memory_mib, "memory_kind": memory_kind}
         provenance = trained.provenance.model_copy(update={"world_size": gpus})
-        content = Rehearsal(
-            request=request,
-            trained=trained.model_copy(update={**measured, "provenance": provenance}),
-            evaluations={},
-        )
-        write_rehearsal_file(path, content)
-        return path.parent
+        write_result(run.directory / "train.json", trained.model_copy(update={**measured, "provenance": provenance}))
+        return run.directory / "train.json"
 
     return write
 
 
-def test_rehearsals_are_read_for_every_run_they_stand_for_and_checked(write_rehearsal, tmp_path):
-    folder = write_rehearsal("quick", ["a", "b"], 900.0)
-    write_rehearsal("quick", ["c"], 900.0, "resident_set")
-    write_rehearsal("quick", ["d"], 500.0, gpus=4)
-    gpu = Cost(0.25, "made up", 900.0)
-    of_four = Cost(1.0, "made up", 500.0)
-    assert read_rehearsals(folder) == {"a": gpu, "b": gpu, "c": Cost(0.25, "made up"), "d": of_four}
-    assert read_rehearsals(tmp_path / "none") == {}
-    (folder / "e.json").write_text("{}")
-    with pytest.raises(UserError, match=r"e\.json: does not hold a rehearsal"):
-        read_rehearsals(folder)
+def test_rehearsals_are_read_for_every_run_they_stand_for_and_checked(quick, rehearsed, tmp_path):
+    folder = Path(next(iter(quick.runs.values())).runtime.results) / "rehearsals"
+    assert rehearsed_costs(folder, quick) == {}
+    many, one, four, reduced = sorted(group_runs(quick), key=len, reverse=True)[:4]
+    rehearsed(quick, many[0], 900.0)
+    rehearsed(quick, one[0], 900.0, "resident_set")
+    path = rehearsed(quick, four[0], 500.0, gpus=4)
+    rehearsed(quick, reduced[0], 500.0, folder="/reduced")
+    assert rehearsed_costs(folder, quick) == {
+        **dict.fromkeys((run.run for run in many), Cost(0.25, "made up", 900.0)),
+        **dict.fromkeys((run.run for run in one), Cost(0.25, "made up")),
+        **dict.fromkeys((run.run for run in four), Cost(1.0, "made up", 500.0)),
+    }
+    assert len(many) > 1
+    path.write_text("{}")
+    with pytest.raises(UserError, match=r"train\.json: .* holds no TrainResult"):
+        rehearsed_costs(folder, quick)
 
 
-def test_the_plan_names_the_gpu_that_holds_the_largest_run(write_rehearsal, in_repository, tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("peak_gib", "size"), [(6.8, 8), (6.9, 11), (13, 16), (21, 24), (70, 80), (100, 141), (128, None)]
+)
+def test_memory_class_leaves_a_tenth_and_half_a_gib(peak_gib, size):
+    assert memory_class(peak_gib * 1024) == size
+
+
+def test_the_plan_names_the_gpu_that_holds_the_largest_run(rehearsed, in_repository, tmp_path, capsys):
     plan.main(["--track", "paper", "--results", str(tmp_path)])
     text = capsys.readouterr().out
     assert "GPU GiB" not in text
     assert "What memory a GPU needs is not known until runs were rehearsed on one." in text
-    rows = load_track("paper").tables["positive_weights"].rows
-    names = [rows[name].runs[0] for name in ("without", "logit", "softmax")]
-    write_rehearsal("paper", names, 30 * 1024.0)
+    paper = load_track("paper", results=tmp_path)
+    for row in paper.tables["positive_weights"].rows.values():
+        rehearsed(paper, paper.runs[row.runs[0]], 30 * 1024.0)
     plan.main(["--track", "paper", "--results", str(tmp_path)])
     lines = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines() if line.strip()}
     assert lines["table"][-2:] == ["GPU", "GiB"]

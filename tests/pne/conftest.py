@@ -1,4 +1,4 @@
-"""Copies of the declarations that a test may change."""
+"""Copies of the declarations that a test may change; a few small trainings that tests share."""
 
 import shutil
 from collections.abc import Mapping
@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tiny_runs import CONTRAST, draw_images, spied, write_run
 
 from pne.spec import Run, load_track
 
@@ -67,3 +68,38 @@ def declarations(pristine: Declarations, tmp_path: Path) -> Declarations:
     """A copy of the pristine declarations that the test may change."""
     shutil.copytree(pristine.folder, tmp_path / "experiments")
     return Declarations(tmp_path / "experiments")
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Generated images under the layout of CamVid, 8 to train on and 5 to score; not to be changed."""
+    return draw_images(tmp_path_factory.mktemp("data") / "camvid", test=5)
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Mapping[str, Path]:
+    """Specs of a base run, the same with PNE, and another seed, trained by one command; not to be changed.
+
+    What their trainings saw lies in ``folder``, see `spy_hooks`.
+    """
+    from pne.train import main
+
+    folder = tmp_path_factory.mktemp("finished")
+    runs = {"base": {}, "pne": {"contrast": CONTRAST}, "seed1": {"seed": 1}}
+    specs = {
+        name: write_run(folder, data, name, iterations=12, change=spied(folder / name), **settings)
+        for name, settings in runs.items()
+    }
+    assert main([str(spec) for spec in specs.values()]) == 0
+    return {**specs, "folder": folder}
+
+
+@pytest.fixture
+def copied(finished: Mapping[str, Path], tmp_path: Path) -> Path:
+    """The spec of a copy of the finished run with PNE that the test may change."""
+    source, results = finished["pne"].parents[2], tmp_path / "results"
+    for folder in ("runs", "work"):
+        shutil.copytree(source / folder / "pne", results / folder / "pne")
+    spec = results / "runs/pne/spec.yaml"
+    spec.write_text(spec.read_text().replace(str(source), str(results)))
+    return spec

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pne.counts import class_iou, mean_of_known, read_confusion
+from pne.counts import Confusion, class_iou, mean_of_known, read_confusion, scores, sparse_counts, write_confusion
 from pne.errors import UserError
 
 
@@ -71,3 +71,25 @@ def test_names_that_do_not_fit_the_images_are_refused(path):
     np.savez(path, **arrays | {"names": np.array(["a"])})
     with pytest.raises(UserError, match="1 names for 5 images; run the evaluation again"):
         read_confusion(path)
+
+
+def test_what_is_read_is_what_was_written(path, matrices):
+    images = [sparse_counts(name, matrix) for name, matrix in zip("abcde", matrices, strict=True)]
+    write_confusion(path, Confusion.of(images, 4))
+    found = read_confusion(path)
+    assert found.names == tuple("abcde")
+    dense = np.zeros(matrices.shape, int)
+    dense[found.image, found.true, found.predicted] = found.count
+    np.testing.assert_array_equal(dense, matrices)
+    np.testing.assert_array_equal(found.total(), matrices.sum(0))
+
+
+def test_a_class_that_is_predicted_but_never_labelled_counts_as_zero() -> None:
+    matrix = np.array([[6, 2, 0], [0, 0, 0], [0, 0, 0]])
+    miou, aacc, iou = scores(matrix)
+    assert (miou, aacc, iou) == (37.5, 75.0, [75.0, 0.0, None])
+
+
+def test_nothing_but_ignored_pixels_is_an_error() -> None:
+    with pytest.raises(UserError, match="every pixel is ignored"):
+        scores(np.zeros((3, 3), dtype=np.int64))

@@ -1,9 +1,11 @@
 """Small real runs: generated street-like images, a tiny segmentor, a spec and config on disk."""
 
+import multiprocessing
 import os
 import signal
-import subprocess
+import socket
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -11,12 +13,14 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from pne.results import EvaluationResult, TrainResult, read_result
 from pne.spec import Run, write_spec
 from pne.spec.identity import canonical, digest
 
 CLASSES = 11
 SIZE = (32, 48)
 PNE = {"type": "PNELoss"}
+CONTRAST = {"loss": PNE, "weight": 1.3, "start": 0, "projection": {"channels": 12}}
 
 
 def draw_images(root: Path, train: int = 8, test: int = 4, size: tuple[int, int] = (40, 60), seed: int = 0) -> Path:
@@ -197,27 +201,85 @@ def write_run(
     return write_spec(run, config)
 
 
+def spied(folder: Path) -> dict[str, Any]:
+    """Changes of a config that make a hook note what the training sees, below ``folder``."""
+    imports = {"imports": ["pne.heads", "pne.datasets.registered", "spy_hooks"], "allow_failed_imports": False}
+    return {"custom_imports": imports, "custom_hooks": [{"type": "SpyHook", "folder": str(folder)}]}
+
+
+def work_of(spec: Path) -> Path:
+    return spec.parents[2] / "work" / spec.parent.name
+
+
+def trained(spec: Path) -> TrainResult:
+    return read_result(spec.parent / "train.json", TrainResult)
+
+
+def scored(spec: Path, evaluation: str = "single_scale") -> EvaluationResult:
+    return read_result(spec.parent / f"{evaluation}.json", EvaluationResult)
+
+
 def environment() -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
 
 
-def train_command(*arguments: Any) -> list[str]:
-    return [sys.executable, "-m", "pne.train", *map(str, arguments)]
+# Trainings in processes of their own, which can be killed. They are forked from one process that has imported torch
+# and never computed; importing it in each of them would take longer than their work.
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["pne.train", "pne.engine.session"])
 
 
-def run_training(*arguments: Any) -> subprocess.CompletedProcess:
-    return subprocess.run(train_command(*arguments), capture_output=True, text=True, timeout=240, env=environment())
+class Training:
+    """``python -m pne.train`` in a process of its own."""
+
+    def __init__(self, *arguments: Any, **environment: Any) -> None:
+        descriptor, name = tempfile.mkstemp(suffix=".log")
+        os.close(descriptor)
+        self.log = Path(name)
+        self.process = FORKS.Process(target=_train, args=([str(word) for word in arguments], name, environment))
+        self.process.start()
+
+    def wait_for(self, path: Path) -> None:
+        """Wait until a file is there."""
+        while not path.exists():
+            assert self.process.is_alive(), self.finish()
+            time.sleep(0.005)
+
+    def signal(self, signum: int) -> None:
+        os.kill(self.process.pid, signum)
+
+    def finish(self) -> tuple[int, str]:
+        """Wait for the end; return exit status (negative: killed by that signal) and all output."""
+        self.process.join(240)
+        told = self.log.read_text()
+        self.log.unlink()
+        return self.process.exitcode, told
 
 
-def signalled_at(work: Path, signum: signal.Signals, iteration: int, *arguments: Any) -> subprocess.CompletedProcess:
+def _train(arguments: list[str], log: str, environment: dict[str, Any]) -> None:
+    os.environ.update({name: str(value) for name, value in environment.items()})
+    with Path(log).open("w", buffering=1) as sys.stdout:
+        sys.stderr = sys.stdout
+        for descriptor in (1, 2):  # of processes that this one starts
+            os.dup2(sys.stdout.fileno(), descriptor)
+        from pne.train import main
+
+        sys.exit(main(arguments))
+
+
+def signalled_at(work: Path, signum: signal.Signals, iteration: int, *arguments: Any) -> tuple[int, str]:
     """Start a training and send it a signal as soon as its checkpoint of ``iteration`` is there."""
-    process = subprocess.Popen(
-        train_command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
-    )
-    while not (work / f"iter_{iteration}.pth").exists():
-        if process.poll() is not None:
-            raise AssertionError(f"ended before iteration {iteration}: {process.communicate()}")
-        time.sleep(0.005)
-    process.send_signal(signum)
-    out, err = process.communicate(timeout=120)
-    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+    training = Training(*arguments)
+    training.wait_for(work / f"iter_{iteration}.pth")
+    training.signal(signum)
+    return training.finish()
+
+
+def train_in_two(*arguments: Any) -> list[tuple[int, str]]:
+    """Train in two processes, as torchrun starts them; return how each ended."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    place = {"WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    both = [Training(*arguments, RANK=rank, LOCAL_RANK=rank, **place) for rank in (0, 1)]
+    return [one.finish() for one in both]

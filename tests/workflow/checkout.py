@@ -1,19 +1,25 @@
 """A copy of the project in a folder of its own, in which a test may edit, train and call Snakemake."""
 
+import multiprocessing
 import os
 import re
 import shutil
 import subprocess
 import sys
+import uuid
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+
+import forked
 
 from pne.spec import load_track
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PARTS = ("Snakefile", "workflows", "profiles", "experiments", "analysis", "pne")
 MESSAGE = re.compile(r"^Job \d+: (.+)$", re.MULTILINE)
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["snakemake.cli", "snakemake.report", "mmengine.config", "pydantic", "pandas"])
 COUNT = re.compile(r"^(\w+) +(\d+)$", re.MULTILINE)
 
 
@@ -37,6 +43,7 @@ class Plan:
             "retrain": r"train (\S+) anew",
             "evaluate": r"evaluate (\S+) at .*",
             "print": r"print table (\S+)",
+            "draw": r"draw figure (\S+)",
         }[verb]
         return {found[1] for line in MESSAGE.findall(self.output) if (found := re.fullmatch(pattern, line))}
 
@@ -100,9 +107,19 @@ class Checkout:
         """Run Snakemake here."""
         return self.python("-m", "snakemake", *arguments, **options)
 
+    def ask(self, *arguments: str, accept: int = 0) -> str:
+        """Call Snakemake here for an answer that takes no job, in a process forked from one that has imported it."""
+        answer = self.folder.with_name(f"{uuid.uuid4().hex}.txt")
+        process = FORKS.Process(target=forked.snakemake, args=(self.folder, arguments, answer))
+        process.start()
+        process.join()
+        output = answer.read_text()
+        assert process.exitcode == accept, f"snakemake {arguments} ended with {process.exitcode}:\n{output}"
+        return output
+
     def plan(self, *arguments: str) -> Plan:
         """Ask Snakemake what it would do."""
-        return Plan(self.snakemake("--dry-run", *arguments))
+        return Plan(self.ask("--dry-run", *arguments))
 
     def runs(self, track: str = "quick") -> set[str]:
         """Ids of the runs of a track as it is declared here now."""

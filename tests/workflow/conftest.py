@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from checkout import Checkout
-from finished import finish_track, write_embedding
+from finished import draw_track, finish_track
 
 
 @pytest.fixture
@@ -15,13 +15,18 @@ def checkout(tmp_path: Path) -> Checkout:
 
 
 @pytest.fixture(scope="session")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """A copy of the project that no test changes."""
+    return Checkout(tmp_path_factory.mktemp("pristine") / "checkout")
+
+
+@pytest.fixture(scope="session")
 def finished_once(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
-    """A copy of the project with results of every run of the quick track, and all its tables."""
+    """A copy of the project with results of every run of the quick track, all its tables, and Snakemake's records."""
     checkout = Checkout(tmp_path_factory.mktemp("finished") / "checkout")
     with contextlib.chdir(checkout.folder):
         finish_track()
-        write_embedding()
-    checkout.snakemake("--cores", "2")
+    checkout.snakemake("--cores", "1", "--touch", "--forceall")
     return checkout
 
 
@@ -29,3 +34,18 @@ def finished_once(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
 def finished(finished_once: Checkout, tmp_path: Path) -> Checkout:
     """A finished quick track of the test's own."""
     return finished_once.copy(tmp_path / "checkout")
+
+
+@pytest.fixture(scope="session")
+def drawn_once(finished_once: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """The finished track with all its figures, claims and pages of the report."""
+    checkout = finished_once.copy(tmp_path_factory.mktemp("drawn") / "checkout")
+    with contextlib.chdir(checkout.folder):
+        draw_track()
+    return checkout
+
+
+@pytest.fixture
+def drawn(drawn_once: Checkout, tmp_path: Path) -> Checkout:
+    """A drawn quick track of the test's own."""
+    return drawn_once.copy(tmp_path / "checkout")

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from analysis.figures import features_file, resolve_figures
 from pne.engine.provenance import code_sha256
 from pne.files import write_text
 from pne.results import ContrastSummary, EvaluationResult, Provenance, TrainResult, write_result
@@ -19,15 +20,20 @@ STATISTICS = (
 
 
 def finish_track(name: str = "quick") -> dict[str, Run]:
-    """Write descriptions and result files of every run of a track in the current folder; return the runs."""
+    """Write what all runs and tables of a track leave in the current folder, texts made up; return the runs."""
     track = load_track(name)
     for run in track.runs.values():
         write_spec(run, track.config(run.run))
         finish_run(run, code_sha256(Path("pne")))
     for dataset in track.declaration.datasets.values():
         marker = Path(track.declaration.data_root, dataset.folder, "meta.json")
-        marker.parent.mkdir(parents=True, exist_ok=True)
-        marker.write_text("{}\n")
+        write_text(marker, "{}\n")
+    for row in track.tables["embedding"].rows.values():
+        for run in row.runs.values():
+            write_text(features_file(track.runs[run]), "made up")
+    for key, table in track.tables.items():
+        for suffix in ("tex", "csv", "md") if table.available else ():
+            write_text(f"results/{name}/tables/{key}.{suffix}", "made up")
     return track.runs
 
 
@@ -83,11 +89,20 @@ def finish_run(run: Run, code: str) -> None:
         )
 
 
-def write_embedding() -> None:
-    """Write what the embedding table is made from, and the table itself: it takes trained weights to make them."""
+def draw_track() -> None:
+    """Write what figures, claims and the report of the quick track leave, each after what it is made from."""
     track = load_track("quick")
-    for row in track.tables["embedding"].rows.values():
-        for run in row.runs.values():
-            write_text(f"results/quick/features/{run}.npz", "made up")
-    for suffix in ("tex", "csv", "md"):
-        write_text(f"results/quick/tables/embedding.{suffix}", "made up")
+    figures = resolve_figures(track, Path("experiments"))
+    files = [features_file(track.runs[run]) for figure in figures.values() for run in figure.first_seed_runs]
+    for name in ("map", "selection"):
+        suffix = "npz" if name == "map" else "json"
+        files += [f"results/quick/figures/data/{figure}/{name}.{suffix}" for figure in figures]
+    for name, figure in figures.items():
+        files += [f"results/quick/figures/data/{name}/{run}.npz" for run in figure.first_seed_runs]
+    files += [f"results/quick/figures/{name}.{suffix}" for name in figures for suffix in ("pdf", "png", "md")]
+    files += [f"results/quick/claims/claims.{suffix}" for suffix in ("csv", "json", "md")]
+    pages = [name for name, table in track.tables.items() if table.available]
+    files += [f"results/quick/report/{name}.html" for name in (*pages, "claims")]
+    for file in map(Path, dict.fromkeys(files)):
+        if not file.exists():
+            write_text(file, "made up")

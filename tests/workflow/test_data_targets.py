@@ -1,4 +1,4 @@
-"""Data sets as targets: prepared, examined, and examined once."""
+"""Data sets as targets: prepared, examined before anything trains, and examined once."""
 
 import json
 import sys
@@ -59,3 +59,13 @@ def test_bad_data_are_examined_once_and_every_file_is_named(paper: Checkout) -> 
     for split, city in (("train", "aachen"), ("val", "frankfurt")):
         for number in range(3):
             assert f"leftImg8bit/{split}/{city}/{city}_{number:06d}_000019_leftImg8bit.png" in text.read_text()
+
+
+def test_incomplete_data_is_told_before_anything_trains(checkout: Checkout, shared: Path) -> None:
+    (checkout / "real").mkdir()
+    (checkout / "real/camvid").symlink_to(shared / "data/camvid_tiny")
+    output = checkout.snakemake(
+        "--cores", "2", "table_positive_weights", "--config", "track=camvid", "data_root=real", accept=(1,)
+    )
+    assert "expected 367 images in img_dir/train, found 24" in output
+    assert "train cityscapes" not in output

@@ -1,4 +1,4 @@
-"""A run that fails, in a workflow that really trains: the others finish, the table prints a dash, nothing is lost."""
+"""A workflow that really trains, with a run that fails, a kill of Snakemake and training anew: nothing is lost."""
 
 import csv
 import os
@@ -43,75 +43,62 @@ def results(checkout: Checkout, run: str) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (checkout / f"results/quick/runs/{run}").glob("*.json")}
 
 
-def test_a_failed_run_leaves_a_dash_and_the_others_alone(checkout: Checkout) -> None:
+def test_failures_kills_and_training_anew_lose_no_result(checkout: Checkout) -> None:
     (checkout / "experiments/tables/diverging.yaml").write_text(TABLE)
     output = checkout.snakemake("--cores", "2", *TARGET, accept=(1,))
-    assert set(results(checkout, runs(checkout)["sound"])) == {"train.json", "single_scale.json"}
-    assert not results(checkout, runs(checkout)["broken"])
-
+    sound, broken = (runs(checkout)[row] for row in ("sound", "broken"))
+    before = results(checkout, sound)
+    assert set(before) == {"train.json", "single_scale.json"}
+    assert not results(checkout, broken)
     text = (checkout / "results/quick/tables/diverging.md").read_text()
     assert "–" in next(line for line in text.splitlines() if "Broken" in line)
     assert "fail" in text.lower()
     assert measured(checkout) == {"sound"}
-
     assert "nan" in output.lower()  # the end of the failed run's log
     assert "results/quick/tables: diverging.md" in output
     assert "python -m analysis.status --track quick --iterations 6" in output
 
-    # The next call takes up the failed run alone; once it is mended, the table is complete.
-    assert checkout.plan(*TARGET).of("train") == {runs(checkout)["broken"]}
+    # The next call takes up the failed run alone. It is mended, and Snakemake is killed while it trains.
+    assert checkout.plan(*TARGET).of("train") == {broken}
     checkout.replace("experiments/tables/diverging.yaml", "1.0e+30", "0.02")
-    checkout.snakemake("--cores", "1", *TARGET)
-    assert measured(checkout) == {"sound", "broken"}
-    assert checkout.plan(*TARGET).empty
-
-
-def test_a_retrain_keeps_the_results_until_new_ones_are_whole(checkout: Checkout) -> None:
-    (checkout / "experiments/tables/diverging.yaml").write_text(TABLE.split("  broken")[0])
-    checkout.snakemake("--cores", "2", *TARGET)
-    run = runs(checkout)["sound"]
-    before = results(checkout, run)
-    target = (*TARGET, f"retrain={run}")
-
-    data = checkout / "data/street_city"
-    data.rename(checkout / "data/away")
-    data.mkdir()
-    (data / "meta.json").write_text("{}\n")  # looks drawn, is empty: training fails
-    checkout.snakemake("--cores", "1", *target, accept=(1,))
-    assert results(checkout, run) == before
-
-    (data / "meta.json").unlink()
-    data.rmdir()
-    (checkout / "data/away").rename(data)
-    checkout.snakemake("--cores", "1", *target)
-    after = results(checkout, run)
-    assert set(after) == set(before)
-    assert after["train.json"] != before["train.json"]
-    assert checkout.plan(*target).empty  # once per training code
-    assert checkout.plan(*TARGET).empty
-
-
-def test_a_run_that_ends_after_snakemake_was_killed_is_kept(checkout: Checkout) -> None:
-    (checkout / "experiments/tables/diverging.yaml").write_text(TABLE.split("  broken")[0])
-    run = runs(checkout)["sound"]
-    train_json = checkout / f"results/quick/runs/{run}/train.json"
-    log = checkout / f"results/quick/runs/{run}/log"
-    with (checkout / "workflow.log").open("w") as output:
+    mended = runs(checkout)["broken"]
+    with (checkout / "workflow.log").open("w") as log:
         workflow = subprocess.Popen(
             [sys.executable, "-m", "snakemake", "--cores", "1", *TARGET],
-            cwd=checkout.folder, stdout=output, stderr=output, env={**os.environ, "OMP_NUM_THREADS": "1"},
+            cwd=checkout.folder, stdout=log, stderr=log, env={**os.environ, "OMP_NUM_THREADS": "1"},
         )  # fmt: skip
-        wait_for(log.exists, workflow)
+        wait_for((checkout / f"results/quick/runs/{mended}/log").exists, workflow)
         workflow.kill()  # the training goes on
         workflow.wait()
-    wait_for(train_json.exists, None)
-    before = results(checkout, run)
-    checkout.snakemake("--unlock", *TARGET)
+    wait_for((checkout / f"results/quick/runs/{mended}/train.json").exists, None)
+    kept = results(checkout, mended)
+    checkout.ask("--unlock", *TARGET)
     plan = checkout.plan(*TARGET)
     assert not plan.of("train")
     assert plan.of("print") == {"diverging"}
     checkout.snakemake("--cores", "1", *TARGET)
-    assert results(checkout, run) == before
+    assert results(checkout, mended) == kept
+    assert results(checkout, sound) == before
+    assert measured(checkout) == {"sound", "broken"}
+    assert checkout.plan(*TARGET).empty
+
+    # Training anew keeps the results until the new ones are whole: here it fails first.
+    target = (*TARGET, f"retrain={sound}")
+    data = checkout / "data/street_city"
+    data.rename(checkout / "data/away")
+    data.mkdir()
+    (data / "meta.json").write_text("{}\n")  # looks drawn, is empty
+    checkout.snakemake("--cores", "1", *target, accept=(1,))
+    assert results(checkout, sound) == before
+    (data / "meta.json").unlink()
+    data.rmdir()
+    (checkout / "data/away").rename(data)
+    checkout.snakemake("--cores", "1", *target)
+    after = results(checkout, sound)
+    assert set(after) == set(before)
+    assert after["train.json"] != before["train.json"]
+    assert checkout.plan(*target).empty  # once per training code
+    assert checkout.plan(*TARGET).empty
 
 
 def wait_for(condition: Callable[[], bool], process: subprocess.Popen | None, seconds: float = 120) -> None:

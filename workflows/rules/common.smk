@@ -1,6 +1,8 @@
 """What the rules share: the run behind a job's files, what it asks of a machine, its result files."""
 
 RESOURCES = TRACK.declaration.resources
+# Inputs of the targets for one table, one figure, one archive, by name; filled by the files of their rules.
+TARGETS = {}
 TABLES = [name for name, table in TRACK.tables.items() if table.available]
 
 # Scripts that print results: what they make is made anew when they change.
@@ -48,13 +50,15 @@ def cores(wildcards):
     return run_of(wildcards).runtime.cores
 
 
-def memory(wildcards, attempt):
-    return RESOURCES.memory(gpus(wildcards), attempt)
-
-
-def minutes(wildcards, attempt):
-    run = run_of(wildcards)
-    return RESOURCES.minutes(run.model, run.iterations, attempt)
+# Resources of every rule that loads a network.
+NEEDS_OF_RUN = {
+    "gpu": gpus,
+    "mem_mb": lambda wildcards, attempt: RESOURCES.memory(gpus(wildcards), attempt),
+    "runtime": lambda wildcards, attempt: RESOURCES.minutes(
+        run_of(wildcards).model, run_of(wildcards).iterations, attempt
+    ),
+}
+SPEC = "results/{track}/runs/{run}/spec.yaml"
 
 
 def runs_of(table):

@@ -10,10 +10,6 @@ SYNTHETIC = "street_"
 SUBSET = "--subset" if OPTIONS.subset else ""
 
 
-localrules:
-    data,
-
-
 def data_of(run):
     """File that says that a run's data set is there."""
     return dataset_file(run.dataset)
@@ -32,6 +28,7 @@ rule data:
     """Every data set of the track."""
     input:
         [dataset_file(name) for name in DATASETS],
+    localrule: True
     message:
         f"all data sets of track {TRACK.name}"
 

@@ -11,14 +11,6 @@ try:
 except UserError as error:
     raise WorkflowError(str(error))
 
-DATA_OF_FIGURES = f"results/{TRACK.name}/figures/data"
-
-
-localrules:
-    figures,
-    select_for_figure,
-    draw_figure,
-
 
 def figures_of(*kinds):
     """Regular expression of the names of all figures of some kinds."""
@@ -30,6 +22,7 @@ def figures_of(*kinds):
 DRAWS = [
     *sorted(str(path.relative_to(workflow.basedir)) for path in Path(workflow.basedir).glob("analysis/figures/*.py")),
     *[f"analysis/{name}.py" for name in ("latex_text", "results", "statistics")],
+    "analysis/figures/paper.mplstyle",
     "pne/counts.py",
     "pne/extract/archives.py",
 ]
@@ -39,10 +32,6 @@ def declarations_of(name):
     """Declarations behind a drawing: titles, labels of rows and published values."""
     tables = [f"experiments/tables/{part.table.key}.yaml" for part in FIGURES[name].parts]
     return ["experiments/figures.yaml", f"experiments/tracks/{TRACK.name}.yaml", *tables]
-
-
-def single_scale_of(runs):
-    return [f"results/{TRACK.name}/runs/{run}/single_scale.json" for run in runs]
 
 
 def features_of(runs):
@@ -60,7 +49,7 @@ def figure_files(name):
 def figure_inputs(wildcards):
     """What a drawing reads."""
     figure = FIGURES[wildcards.figure]
-    folder = f"{DATA_OF_FIGURES}/{figure.name}"
+    folder = f"results/{TRACK.name}/figures/data/{figure.name}"
     kind = figure.declaration.kind
     if kind in ("tsne_sampling", "tsne_loss"):
         return [f"{folder}/map.npz"]
@@ -74,6 +63,7 @@ rule figures:
     input:
         [figure_files(name) for name in FIGURES],
         [complete(figure.runs) for figure in FIGURES.values()],
+    localrule: True
     message:
         f"all figures of track {TRACK.name}"
 
@@ -81,7 +71,7 @@ rule figures:
 rule extract_features:
     """Store the features of a class-balanced sample of pixels of one run."""
     input:
-        spec=ancient("results/{track}/runs/{run}/spec.yaml"),
+        spec=ancient(SPEC),
         trained="results/{track}/runs/{run}/train.json",
         retrained=lambda wildcards: retrained([wildcards.run]),
     output:
@@ -90,9 +80,7 @@ rule extract_features:
         "results/{track}/features/{run}.log",
     threads: cores
     resources:
-        gpu=gpus,
-        mem_mb=memory,
-        runtime=minutes,
+        **NEEDS_OF_RUN,
     message:
         "extract features of {wildcards.run}"
     shell:
@@ -122,7 +110,9 @@ rule compute_map:
 rule select_for_figure:
     """Choose the images or the confusion to show, by the rule that the caption states."""
     input:
-        results=lambda wildcards: single_scale_of(first_runs(wildcards)),
+        results=lambda wildcards: [
+            f"results/{TRACK.name}/runs/{run}/single_scale.json" for run in first_runs(wildcards)
+        ],
         retrained=lambda wildcards: retrained(first_runs(wildcards)),
         scripts=["analysis/figures/selection.py", "pne/counts.py"],
     output:
@@ -131,6 +121,7 @@ rule select_for_figure:
         "results/{track}/figures/data/{figure}/selection.log",
     wildcard_constraints:
         figure=figures_of("qualitative", "pairs"),
+    localrule: True
     params:
         options=IDENTITY,
         runs=first_runs,
@@ -143,7 +134,7 @@ rule select_for_figure:
 rule extract_for_figure:
     """Store the chosen predictions, or the pairs that the loss draws, of one run."""
     input:
-        spec=ancient("results/{track}/runs/{run}/spec.yaml"),
+        spec=ancient(SPEC),
         trained="results/{track}/runs/{run}/train.json",
         selection="results/{track}/figures/data/{figure}/selection.json",
     output:
@@ -154,9 +145,7 @@ rule extract_for_figure:
         figure=figures_of("qualitative", "pairs"),
     threads: cores
     resources:
-        gpu=gpus,
-        mem_mb=memory,
-        runtime=minutes,
+        **NEEDS_OF_RUN,
     params:
         what=lambda wildcards: "pairs" if FIGURES[wildcards.figure].declaration.kind == "pairs" else "predictions",
     message:
@@ -185,6 +174,7 @@ rule draw_figure:
         "results/{track}/figures/{figure}.log",
     wildcard_constraints:
         figure="[a-z0-9_]+",
+    localrule: True
     params:
         options=IDENTITY,
     message:
@@ -193,14 +183,4 @@ rule draw_figure:
         "python -m analysis.figures draw {wildcards.figure} {params.options} > {log:q} 2>&1"
 
 
-for name, figure in FIGURES.items():
-
-    rule:
-        name:
-            f"figure_{name}"
-        input:
-            figure_files(name),
-            complete(figure.runs),
-        localrule: True
-        message:
-            f"figure {name} of track {TRACK.name}"
+TARGETS |= {f"figure_{name}": [*figure_files(name), *complete(figure.runs)] for name, figure in FIGURES.items()}

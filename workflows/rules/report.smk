@@ -7,17 +7,12 @@ report: "../report/workflow.rst"
 PAGE_TEMPLATES = [f"analysis/templates/{name}.html" for name in ("base", "runs", "page", "claims")]
 
 
-localrules:
-    report_pages,
-    table_page,
-    claims_page,
-
-
 rule report_pages:
     """Everything that the report shows."""
     input:
         [f"results/{TRACK.name}/report/{name}.html" for name in (*TABLES, "claims")],
         [figure_files(name) for name in FIGURES],
+    localrule: True
     message:
         f"pages of the report of track {TRACK.name}"
 
@@ -39,6 +34,7 @@ rule table_page:
         "results/{track}/report/{table}.log",
     wildcard_constraints:
         table="|".join(TABLES),
+    localrule: True
     params:
         options=IDENTITY,
     message:
@@ -61,6 +57,7 @@ rule claims_page:
         ),
     log:
         "results/{track}/report/claims.log",
+    localrule: True
     params:
         options=IDENTITY,
     message:

@@ -11,14 +11,6 @@ EXTERNAL = [path for path in ["experiments/external.yaml"] if Path(path).exists(
 REQUESTED = set()
 
 
-localrules:
-    table,
-    published,
-    published_table,
-    claims,
-    judge,
-
-
 def table_files(name, track=TRACK.name):
     return [f"results/{track}/tables/{name}.{suffix}" for suffix in FORMATS]
 
@@ -59,6 +51,7 @@ rule table:
         [ensure(file, non_empty=True) for file in table_files("{table}", "{track}")],
     log:
         "results/{track}/tables/{table}.log",
+    localrule: True
     params:
         options=IDENTITY,
     message:
@@ -71,6 +64,7 @@ rule published:
     """The tables of the paper from its published numbers alone."""
     input:
         [table_files(name, "published") for name, table in TRACK.tables.items() if table.declaration.paper],
+    localrule: True
     message:
         "all tables as published"
 
@@ -84,6 +78,7 @@ rule published_table:
         [ensure(file, non_empty=True) for file in table_files("{table}", "published")],
     log:
         "results/published/tables/{table}.log",
+    localrule: True
     message:
         "print table {wildcards.table} as published"
     shell:
@@ -95,6 +90,7 @@ rule claims:
     input:
         CLAIMS,
         complete(RUNS),
+    localrule: True
     message:
         f"claims on track {TRACK.name}"
 
@@ -110,6 +106,7 @@ rule judge:
         [ensure(file, non_empty=True) for file in CLAIMS],
     log:
         f"results/{TRACK.name}/claims/claims.log",
+    localrule: True
     params:
         options=IDENTITY,
     message:
@@ -129,13 +126,9 @@ def refuse(table):
     return raise_reason
 
 
-for name, table in TRACK.tables.items():
-
-    rule:
-        name:
-            f"table_{name}"
-        input:
-            [*table_files(name), *complete(runs_of(table), evaluations_of(table))] if table.available else refuse(table),
-        localrule: True
-        message:
-            f"table {name} of track {TRACK.name}"
+TARGETS |= {
+    f"table_{name}": (
+        [*table_files(name), *complete(runs_of(table), evaluations_of(table))] if table.available else refuse(table)
+    )
+    for name, table in TRACK.tables.items()
+}

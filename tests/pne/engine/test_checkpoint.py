@@ -8,6 +8,7 @@ import torch
 
 from pne.engine import checkpoint
 from pne.errors import UserError
+from pne.files import sha256
 
 
 def content(value: float = 1.0) -> dict:
@@ -24,9 +25,9 @@ def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
 def test_equal_content_gives_equal_bytes_under_any_name(tmp_path: Path) -> None:
     for name in ("a.pth", "another_name.pth"):
         checkpoint.save(tmp_path / name, content())
-    assert checkpoint.sha256(tmp_path / "a.pth") == checkpoint.sha256(tmp_path / "another_name.pth")
+    assert sha256(tmp_path / "a.pth") == sha256(tmp_path / "another_name.pth")
     checkpoint.save(tmp_path / "a.pth", content(2.0))
-    assert checkpoint.sha256(tmp_path / "a.pth") != checkpoint.sha256(tmp_path / "another_name.pth")
+    assert sha256(tmp_path / "a.pth") != sha256(tmp_path / "another_name.pth")
 
 
 @pytest.mark.parametrize("harm", ["truncated", "empty", "flipped byte"])

@@ -1,7 +1,6 @@
 """The fast prediction over scales and mirror images against mmseg's own test-time augmentation."""
 
 import copy
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +10,7 @@ from mmengine.config import ConfigDict
 from mmengine.dataset import pseudo_collate
 from mmseg.models import SegTTAModel
 from mmseg.registry import DATASETS
+from tiny_runs import draw_images, model_config, run_config
 from torch import nn
 
 from pne.engine.evaluation import evaluate
@@ -19,9 +19,6 @@ from pne.engine.processes import Processes
 from pne.engine.runner import register
 from pne.engine.weights import build_plain
 from pne.errors import UserError
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from tiny_runs import draw_images, model_config, run_config
 
 ALONE = Processes(0, 1, torch.device("cpu"))
 SIZES = {"own size": None, "fixed": (96, 64)}
@@ -135,11 +132,6 @@ def test_an_image_is_read_once_and_resized_once_per_scale(data: Path, monkeypatc
     item = views[0]
     assert len(calls) == len(SCALES) == 6
     assert [view.shape[1:] for view in item["views"]] == [(33, 49), (44, 65), (55, 81), (66, 98), (77, 114), (88, 130)]
-
-
-def test_the_limit_takes_the_first_images(data: Path) -> None:
-    config = {"test_dataloader": loader_config(data, None)}
-    assert evaluate(network(), config, "single_scale", ALONE, limit=2).confusion.names == ("000", "001")
 
 
 def test_a_pipeline_that_does_more_is_refused(data: Path) -> None:

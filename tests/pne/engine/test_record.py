@@ -1,17 +1,20 @@
-"""Scalars of a training: read in bulk, checked, averaged, summarised."""
+"""Scalars, time and memory of a training: read in bulk, checked, averaged, summarised."""
 
 import json
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from pne.engine import checkpoint
 from pne.engine.command import DivergenceError
 from pne.engine.processes import Processes
-from pne.engine.record import History, Record
+from pne.engine.record import History, Record, StepClock, peak_memory_mib, reset_peak_memory, typical_time
 
-ALONE = Processes(0, 1, torch.device("cpu"))
+CPU = torch.device("cpu")
+ALONE = Processes(0, 1, CPU)
 
 
 def scalars(loss: float, contrast: float | None = None, anchors: float = 5.0) -> dict[str, torch.Tensor]:
@@ -110,3 +113,36 @@ def test_history_is_rewound_to_where_a_run_goes_on(tmp_path: Path) -> None:
     assert lines == [{"iter": 2, "lr": 0.1}, {"iter": 4, "lr": 0.1}, {"iter": 6, "lr": 0.2}]
     history.rewind(0)
     assert history.path.read_text() == ""
+
+
+def test_warm_up_of_every_process_is_left_out() -> None:
+    slow, typical = [9.0] * 10, [1.0, 2.0, 3.0]
+    ages = [*range(13), *range(13)]
+    assert typical_time([*slow, *typical, *slow, *typical], ages) == 2.0
+
+
+def test_short_trainings_leave_out_less() -> None:
+    assert typical_time([9.0, 9.0, 9.0, 2.0], range(4)) == 2.0
+    assert typical_time([9.0, 2.0], range(2)) == 2.0
+    assert typical_time([9.0], range(1)) == 9.0
+
+
+def test_the_clock_gives_one_time_per_iteration_and_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = iter([0.0, 0.0, 2.0, 3.0, 10.0, 10.0, 10.5, 14.0])
+    monkeypatch.setattr(time, "perf_counter", lambda: next(readings))
+    clock = StepClock(CPU)
+    for _ in range(2):
+        clock.start()
+        clock.fetched()
+        clock.stop()
+    assert clock.take() == ([3.0, 4.0], [2.0, 0.5])
+    assert clock.take() == ([], [])
+
+
+def test_peak_memory_sees_what_was_used_since_the_reset() -> None:
+    reset_peak_memory(CPU)
+    before, kind = peak_memory_mib(CPU)
+    block = np.ones(200 * 2**20, dtype=np.uint8)
+    after, _ = peak_memory_mib(CPU)
+    assert kind == "resident_set"
+    assert after - before > 0.7 * block.nbytes / 2**20

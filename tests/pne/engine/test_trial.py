@@ -8,10 +8,10 @@ import pytest
 import torch
 from tiny_runs import draw_images, write_run
 
-from pne.engine.runner import prepare, register
+from pne.engine.runner import prepare
 from pne.engine.trial import check_buildable, find_mistakes, find_problem
 from pne.errors import UserError
-from pne.spec import read_config
+from pne.spec import read_config, read_spec
 from pne.spec.__main__ import main
 from pne.spec.catalogue import read_catalogue
 
@@ -109,9 +109,7 @@ def test_the_command_reports_mistakes_without_a_traceback(declarations, capsys):
 
 
 def prepared(path):
-    config = read_config(path)
-    register(config)
-    return prepare(config.to_dict(), seed=0, iterations=6, precision="fp32", per_process=2, parts=1, workers=0)
+    return prepare(read_spec(path), read_config(path))
 
 
 @pytest.fixture(scope="module")

@@ -1,15 +1,14 @@
 """Extraction from really trained runs: the same pixels in every run, numbers that agree with the evaluation."""
 
 import json
-import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from tiny_runs import CLASSES, PNE, draw_images, write_run
+from tiny_runs import CLASSES, work_of
 
-from pne import train
 from pne.counts import read_confusion
 from pne.errors import UserError
 from pne.extract import __main__ as extract
@@ -22,26 +21,18 @@ from pne.extract.archives import (
     Predictions,
     write_selection,
 )
-from pne.extract.features import ClassSample, pixel_keys
-from pne.extract.network import Network
+from pne.extract.network import Network, pixel_keys, smallest_keys
 
 
-@pytest.fixture(scope="module")
-def specs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+@pytest.fixture
+def specs(finished: Mapping[str, Path]) -> dict[str, Path]:
     """A run with cross entropy alone and one with PNE, both trained for a few iterations."""
-    folder = tmp_path_factory.mktemp("extract")
-    data = draw_images(folder / "data" / "street", train=8, test=5)
-    contrast = {"loss": PNE, "weight": 1.3, "projection": {"channels": 12}}
-    specs = {
-        "base": write_run(folder, data, "base", iterations=40),
-        "pne": write_run(folder, data, "pne", iterations=40, contrast=contrast),
-    }
-    assert train.main([str(spec) for spec in specs.values()]) == 0
-    return specs
+    return {name: finished[name] for name in ("base", "pne")}
 
 
 @pytest.fixture(scope="module")
-def features(specs: dict[str, Path]) -> dict[str, Features]:
+def features(finished: Mapping[str, Path]) -> dict[str, Features]:
+    specs = {name: finished[name] for name in ("base", "pne")}
     assert extract.main([*map(str, specs.values()), "--per-class", "7", "--seed", "3"]) == 0
     return {name: Features.read(spec.parents[2] / "features" / f"{name}.npz") for name, spec in specs.items()}
 
@@ -122,24 +113,16 @@ def test_images_come_back_in_their_own_colours(specs):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (
-            lambda run: (run / "../../work/base/final.pth").unlink(),
-            "are missing; train the run again",
-        ),
-        (lambda run: (run / "../../work/base/final.pth").write_bytes(b"other"), "was measured with weights of"),
-        (lambda run: (run / "train.json").unlink(), "has not finished"),
+        (lambda work, results: (work / "final.pth").unlink(), "the final weights of pne are missing"),
+        (lambda work, results: (work / "final.pth").write_bytes(b"other"), "was measured with weights of"),
+        (lambda work, results: (results / "train.json").unlink(), "has not finished"),
     ],
 )
-def test_other_weights_than_the_results_are_refused(specs, tmp_path, capsys, spoil, message):
-    results = tmp_path / "results"
-    shutil.copytree(specs["base"].parents[2], results)
-    spec = results / "runs" / "base" / "spec.yaml"
-    text = spec.read_text().replace(str(specs["base"].parents[2]), str(results))
-    spec.write_text(text)
-    spoil(spec.parent)
-    assert extract.main([str(spec)]) == 2
+def test_other_weights_than_the_results_are_refused(copied, capsys, spoil, message):
+    spoil(work_of(copied), copied.parent)
+    assert extract.main([str(copied)]) == 2
     assert message in capsys.readouterr().err
-    assert not list((results / "features").glob(".*"))
+    assert not (copied.parents[2] / "features").exists()
 
 
 def test_selections_of_other_kinds_and_missing_folders_are_clear_errors(specs, tmp_path, capsys):
@@ -179,15 +162,13 @@ def test_archives_refuse_arrays_that_do_not_fit(features):
 def test_a_sample_is_the_same_however_the_images_are_parted():
     rng = np.random.default_rng(0)
     keys, classes = rng.random(300), rng.integers(0, 4, 300)
-    references = np.arange(300)
-    whole, parted = ClassSample(9), ClassSample(9)
-    whole.offer(keys, classes, references)
-    for part in np.array_split(references, 7):
-        parted.offer(keys[part], classes[part], part)
-    assert np.array_equal(whole.references(), parted.references())
-    for value in range(4):
-        smallest = references[classes == value][np.argsort(keys[classes == value])[:9]]
-        assert set(smallest) <= set(whole.references())
+    whole, kept = smallest_keys(keys, classes, 9), np.empty(0, int)
+    for part in np.array_split(np.arange(300), 7):
+        kept = np.concatenate([kept, part])
+        kept = kept[smallest_keys(keys[kept], classes[kept], 9)]
+    assert np.array_equal(whole, kept)
+    expected = [np.flatnonzero(classes == c)[np.argsort(keys[classes == c])[:9]] for c in range(4)]
+    assert np.array_equal(whole, np.concatenate(expected))
 
 
 def test_keys_are_uniform_and_differ_by_image_and_seed():

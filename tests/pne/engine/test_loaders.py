@@ -6,32 +6,26 @@ import signal
 from pathlib import Path
 
 import pytest
-from tiny_runs import draw_images, signalled_at, write_run
+from tiny_runs import signalled_at, trained, work_of, write_run
 
-from pne.engine import session
-from pne.results import TrainResult, read_result
+from pne.engine import evaluation
 from pne.train import main
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return draw_images(tmp_path_factory.mktemp("data") / "camvid")
 
 
 def test_after_success_none_is_left_before_the_evaluation(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = []
-    before, evaluate = set(multiprocessing.active_children()), session.evaluate
+    before, evaluate = set(multiprocessing.active_children()), evaluation.evaluate
 
     def evaluate_and_look(*arguments: object, **options: object) -> object:
         seen.append(set(multiprocessing.active_children()) - before)
         return evaluate(*arguments, **options)
 
-    monkeypatch.setattr(session, "evaluate", evaluate_and_look)
+    monkeypatch.setattr(evaluation, "evaluate", evaluate_and_look)
     spec = write_run(tmp_path, data, workers=2)
     assert main([str(spec)]) == 0
-    assert read_result(spec.parent / "train.json", TrainResult).iterations == 6
+    assert trained(spec).iterations == 6
     assert seen == [set()]
     assert set(multiprocessing.active_children()) == before
 
@@ -45,20 +39,19 @@ def test_after_a_failure_none_is_left(tmp_path: Path, data: Path) -> None:
 
 def test_an_interrupted_command_ends(tmp_path: Path, data: Path) -> None:
     spec = write_run(tmp_path, data, iterations=400, workers=2)
-    told = signalled_at(tmp_path / "results/work/tiny", signal.SIGTERM, 2, spec)  # waits for the end of the process
-    assert told.returncode == 75
+    assert signalled_at(work_of(spec), signal.SIGTERM, 2, spec)[0] == 75  # waits for the end of the process
 
 
 def test_after_an_interrupted_evaluation_none_is_left(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = set(multiprocessing.active_children())
-    evaluate = session.evaluate
+    evaluate = evaluation.evaluate
 
     def stop_amid(*arguments: object, **options: object) -> object:
         os.kill(os.getpid(), signal.SIGTERM)  # the check between two images raises
         return evaluate(*arguments, **options)
 
-    monkeypatch.setattr(session, "evaluate", stop_amid)
+    monkeypatch.setattr(evaluation, "evaluate", stop_amid)
     assert main([str(write_run(tmp_path, data, workers=2))]) == 75
     assert set(multiprocessing.active_children()) == before

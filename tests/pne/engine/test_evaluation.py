@@ -5,39 +5,36 @@ import os
 import signal
 from pathlib import Path
 
+import numpy as np
 import pytest
-from tiny_runs import PNE, draw_images, write_run
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mmseg.evaluation import IoUMetric
+from PIL import Image
+from tiny_runs import draw_images, scored, work_of, write_run
 
 from pne import evaluate, train
-from pne.counts import read_confusion
+from pne.counts import read_confusion, scores
 from pne.engine import checkpoint, evaluation
-from pne.results import EvaluationResult, read_result
+from pne.engine.evaluation import count_pixels
+from pne.errors import UserError
 
-CONTRAST = {"loss": PNE, "weight": 1.3, "start": 0, "projection": {"channels": 16}}
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return draw_images(tmp_path_factory.mktemp("data") / "camvid")
-
-
-@pytest.fixture
-def spec(tmp_path: Path, data: Path) -> Path:
-    spec = write_run(tmp_path, data, iterations=8, contrast=CONTRAST)
-    assert train.main([str(spec)]) == 0
-    return spec
+CLASSES = 5
 
 
 def command(evaluation: str, *arguments: object) -> int:
     return evaluate.main(["--evaluation", evaluation, *map(str, arguments)])
 
 
-def result(spec: Path, evaluation: str) -> EvaluationResult:
-    return read_result(spec.parent / f"{evaluation}.json", EvaluationResult)
-
-
 def weights(spec: Path) -> Path:
-    return spec.parents[2] / "work" / spec.parent.name / "final.pth"
+    return work_of(spec) / "final.pth"
+
+
+@pytest.fixture
+def spec(copied: Path) -> Path:
+    """A finished run that the test may change."""
+    return copied
 
 
 def test_another_evaluation_does_not_train(spec: Path) -> None:
@@ -46,18 +43,18 @@ def test_another_evaluation_does_not_train(spec: Path) -> None:
     after = {path.name: path.stat().st_mtime_ns for path in spec.parent.iterdir()}
     assert set(after) - set(before) == {"multi_scale_flip.json", "multi_scale_flip.confusion.npz"}
     assert before.items() <= after.items()
-    found = result(spec, "multi_scale_flip")
-    assert found.images == 4
-    assert found.weights_sha256 == result(spec, "single_scale").weights_sha256
+    found = scored(spec, "multi_scale_flip")
+    assert found.images == 5
+    assert found.weights_sha256 == scored(spec, "single_scale").weights_sha256
     counts = read_confusion(spec.parent / "multi_scale_flip.confusion.npz").total()
     assert found.aacc == pytest.approx(100 * counts.diagonal().sum() / counts.sum())
 
 
 def test_the_weights_on_disk_score_as_they_did_after_training(spec: Path) -> None:
-    first = result(spec, "single_scale")
+    first = scored(spec, "single_scale")
     (spec.parent / "single_scale.json").unlink()
     assert command("single_scale", spec) == 0
-    again = result(spec, "single_scale")
+    again = scored(spec, "single_scale")
     assert (again.miou, again.aacc, again.class_iou) == (first.miou, first.aacc, first.class_iou)
 
 
@@ -67,31 +64,31 @@ def test_an_evaluation_of_these_weights_is_not_repeated(spec: Path, capsys: pyte
     path = spec.parent / "single_scale.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "weights_sha256": "of other weights", "miou": 99.0}))
     assert command("single_scale", spec) == 0
-    assert result(spec, "single_scale").miou < 99.0
+    assert scored(spec, "single_scale").miou < 99.0
 
 
 def test_bfloat16_is_an_option_that_the_result_tells(spec: Path) -> None:
     assert command("multi_scale_flip", "--bfloat16", spec) == 0
-    assert result(spec, "multi_scale_flip").images == 4
-    assert result(spec, "multi_scale_flip").bfloat16
-    assert not result(spec, "single_scale").bfloat16
+    assert scored(spec, "multi_scale_flip").images == 5
+    assert scored(spec, "multi_scale_flip").bfloat16
+    assert not scored(spec, "single_scale").bfloat16
 
 
 def test_a_result_in_bfloat16_does_not_answer_for_float32(spec: Path, capsys: pytest.CaptureFixture) -> None:
     assert command("multi_scale_flip", "--bfloat16", spec) == 0
     assert command("multi_scale_flip", spec) == 0
-    assert not result(spec, "multi_scale_flip").bfloat16
+    assert not scored(spec, "multi_scale_flip").bfloat16
     assert "evaluated already" not in capsys.readouterr().out
     assert command("multi_scale_flip", "--bfloat16", spec) == 0
     assert "evaluated already" in capsys.readouterr().out
-    assert not result(spec, "multi_scale_flip").bfloat16
+    assert not scored(spec, "multi_scale_flip").bfloat16
 
 
 def test_missing_weights_name_the_command_that_restores_them(spec: Path, capsys: pytest.CaptureFixture) -> None:
     weights(spec).unlink()
     assert command("multi_scale_flip", spec) == 2
     error = capsys.readouterr().err
-    assert f"{weights(spec)}: the final weights of tiny are missing" in error
+    assert f"{weights(spec)}: the final weights of pne are missing" in error
     assert f"python -m pne.train --retrain {spec}" in error
     assert not (spec.parent / "multi_scale_flip.json").exists()
 
@@ -113,9 +110,6 @@ def test_a_run_that_has_not_finished_is_told(tmp_path: Path, data: Path, capsys:
 
 
 def test_labels_that_do_not_fit_are_told_with_the_image(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    import numpy as np
-    from PIL import Image
-
     data = draw_images(tmp_path / "camvid", test=2)
     Image.fromarray(np.full((40, 60), 40, np.uint8)).save(data / "ann_dir/test/001.png")
     spec = write_run(tmp_path, data, iterations=2)
@@ -133,7 +127,7 @@ def test_an_evaluation_leaves_how_it_ended(spec: Path) -> None:
     assert command("multi_scale_flip", spec) == 2
     told = progress_of(spec)
     assert told["state"] == "failed"
-    assert "the final weights of tiny are missing" in told["error"]
+    assert "the final weights of pne are missing" in told["error"]
     kept.rename(weights(spec))
     assert command("multi_scale_flip", spec) == 0
     assert (progress_of(spec)["state"], progress_of(spec)["error"]) == ("finished", None)
@@ -152,3 +146,53 @@ def test_an_interrupted_evaluation_says_so(spec: Path, monkeypatch: pytest.Monke
     assert seen == ["evaluating"]
     assert progress_of(spec)["state"] == "interrupted"
     assert not (spec.parent / "multi_scale_flip.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (torch.full((4, 4), 7), r"label values 7 to 7, expected 0 to 4 and 255"),
+        (torch.zeros(4, 5, dtype=torch.long), r"\(4, 4\) for a label of shape \(4, 5\)"),
+    ],
+)
+def test_unfit_labels_are_named(labels: torch.Tensor, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        count_pixels(torch.zeros(4, 4, dtype=torch.long), labels, CLASSES)
+
+
+def label_pair(seed: int, classes: int = CLASSES, used: int | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.randint(0, used or classes, (13, 17), generator=generator)
+    predicted = torch.where(torch.rand(13, 17, generator=generator) < 0.6, labels, labels.flip(0))
+    labels[:2] = 255
+    return predicted, labels
+
+
+def test_counts_every_labelled_pixel_once() -> None:
+    predicted, labels = label_pair(0)
+    expected = np.zeros((CLASSES, CLASSES), dtype=np.int64)
+    for true, guess in zip(labels.flatten().tolist(), predicted.flatten().tolist(), strict=True):
+        if true != 255:
+            expected[true, guess] += 1
+    np.testing.assert_array_equal(count_pixels(predicted, labels, CLASSES).numpy(), expected)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10_000), used=st.integers(1, CLASSES), images=st.integers(1, 4))
+def test_metrics_agree_with_mmseg_after_its_rounding(seed: int, used: int, images: int) -> None:
+    pairs = [label_pair(seed + i, used=used) for i in range(images)]
+    metric = IoUMetric()
+    metric.dataset_meta = {"classes": [str(c) for c in range(CLASSES)]}
+    metric.process({}, [_sample(*pair) for pair in pairs])
+    areas = [sum(parts) for parts in zip(*metric.results, strict=True)]
+    theirs = metric.compute_metrics(metric.results)
+    miou, aacc, iou = scores(sum(count_pixels(*pair, CLASSES).numpy() for pair in pairs))
+    assert miou == pytest.approx(theirs["mIoU"], abs=0.00501)
+    assert aacc == pytest.approx(theirs["aAcc"], abs=0.00501)
+    expected = (100 * areas[0] / areas[1]).tolist()
+    assert [value is None for value in iou] == [np.isnan(value) for value in expected]
+    assert [v for v in iou if v is not None] == pytest.approx([v for v in expected if not np.isnan(v)], rel=1e-6)
+
+
+def _sample(predicted: torch.Tensor, labels: torch.Tensor) -> dict:
+    return {"pred_sem_seg": {"data": predicted[None]}, "gt_sem_seg": {"data": labels[None]}}

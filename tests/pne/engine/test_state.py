@@ -1,17 +1,22 @@
 """A training that was killed or stopped goes on as if nothing had happened."""
 
 import json
+import random
 import signal
 from pathlib import Path
 
+import numpy as np
 import pytest
-from tiny_runs import PNE, draw_images, signalled_at, write_run
+import torch
+from tiny_runs import PNE, scored, signalled_at, trained, work_of, write_run
 
 from pne.engine import checkpoint
-from pne.results import EvaluationResult, TrainResult, read_result
+from pne.engine.state import deterministic_on_cpu, random_state, restore_random_state, seed_streams
+from pne.files import sha256
 from pne.train import main
 
-ITERATIONS = 40
+CPU = torch.device("cpu")
+ITERATIONS = 24
 MEMORY = {
     "loss": {"type": "PixelContrastLoss", "memory_size": 4},
     "weight": 0.1,
@@ -19,11 +24,6 @@ MEMORY = {
     "projection": {"channels": 8},
 }
 CONTRASTS = {"pne": {"loss": PNE, "weight": 1.3, "start": 2, "projection": {"channels": 8}}, "memory": MEMORY}
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return draw_images(tmp_path_factory.mktemp("data") / "camvid")
 
 
 @pytest.fixture(scope="module")
@@ -39,21 +39,12 @@ def write(folder: Path, data: Path, contrast: str = "pne", **runtime: int) -> Pa
     return write_run(folder, data, iterations=ITERATIONS, contrast=CONTRASTS[contrast], **settings)
 
 
-def trained(spec: Path) -> TrainResult:
-    return read_result(spec.parent / "train.json", TrainResult)
-
-
-def work_of(spec: Path) -> Path:
-    return spec.parents[2] / "work" / spec.parent.name
-
-
 def same_outcome(spec: Path, whole: Path, resumes: int) -> None:
     one, other = trained(spec), trained(whole)
     assert one.resumes == resumes
-    assert one.weights_sha256 == other.weights_sha256 == checkpoint.sha256(work_of(spec) / "final.pth")
+    assert one.weights_sha256 == other.weights_sha256 == sha256(work_of(spec) / "final.pth")
     assert (one.losses, one.contrast) == (other.losses, other.contrast)
-    scores = [read_result(path.parent / "single_scale.json", EvaluationResult) for path in (spec, whole)]
-    assert scores[0].class_iou == scores[1].class_iou
+    assert scored(spec).class_iou == scored(whole).class_iou
     histories = [
         [json.loads(line) for line in (path.parent / "history.jsonl").read_text().splitlines()]
         for path in (spec, whole)
@@ -69,7 +60,7 @@ def test_killed_at_any_iteration_it_ends_with_the_same_bits(
 ) -> None:
     spec = write(tmp_path, data, **runtime)
     for iteration in iterations:
-        assert signalled_at(work_of(spec), signal.SIGKILL, iteration, spec).returncode == -signal.SIGKILL
+        assert signalled_at(work_of(spec), signal.SIGKILL, iteration, spec)[0] == -signal.SIGKILL
         assert not (spec.parent / "train.json").exists()
     assert main([str(spec)]) == 0
     same_outcome(spec, whole, resumes=len(iterations))
@@ -80,10 +71,10 @@ def test_asked_to_stop_it_writes_a_checkpoint_and_says_so(
     tmp_path: Path, data: Path, whole: Path, signum: signal.Signals, status: int
 ) -> None:
     spec = write(tmp_path, data, checkpoint_interval=4)
-    told = signalled_at(work_of(spec), signum, 4, spec)
-    assert told.returncode == status
-    assert f"interrupted by {signum.name}" in told.stderr
-    assert "Traceback" not in told.stderr
+    ended, told = signalled_at(work_of(spec), signum, 4, spec)
+    assert ended == status
+    assert f"interrupted by {signum.name}" in told
+    assert "Traceback" not in told
     progress = json.loads((work_of(spec) / "progress.json").read_text())
     assert progress["state"] == "interrupted"
     reached = checkpoint.load_newest(work_of(spec))["iteration"]
@@ -122,10 +113,39 @@ def test_an_interrupted_retraining_goes_on_and_replaces_results_last(tmp_path: P
     spec = write(tmp_path, data)
     assert main([str(spec)]) == 0
     first = trained(spec)
-    told = signalled_at(work_of(spec) / "retrain", signal.SIGTERM, 5, "--retrain", spec)
-    assert told.returncode == 75
+    assert signalled_at(work_of(spec) / "retrain", signal.SIGTERM, 5, "--retrain", spec)[0] == 75
     assert trained(spec) == first
     assert main([str(spec)]) == 0  # without --retrain, the finished results stand
     assert trained(spec) == first
     assert main(["--retrain", str(spec)]) == 0
     same_outcome(spec, whole, resumes=1)
+
+
+def draw() -> tuple:
+    numbers = np.random.rand(3).tolist(), np.random.randn(1).tolist()  # noqa: NPY002
+    return random.random(), random.gauss(0, 1), *numbers, torch.rand(3).tolist(), torch.randn(1).tolist()
+
+
+def test_the_streams_go_on_after_a_checkpoint(tmp_path: Path) -> None:
+    seed_streams(5, 0)
+    draw()  # leaves half of a Gaussian pair waiting in two of the streams
+    checkpoint.save(tmp_path / "iter_1.pth", random_state(CPU))
+    expected = [draw() for _ in range(3)]
+    seed_streams(6, 0)
+    restore_random_state(checkpoint.load(tmp_path / "iter_1.pth"), CPU)
+    assert [draw() for _ in range(3)] == expected
+
+
+def test_seed_and_rank_make_the_streams() -> None:
+    drawn = {}
+    for seed, rank in ((0, 0), (0, 1), (1, 0), (0, 0)):
+        seed_streams(seed, rank)
+        drawn.setdefault((seed, rank), []).append(draw())
+    assert drawn[0, 0][0] == drawn[0, 0][1]
+    assert len({numbers[0][0] for numbers in drawn.values()}) == 3
+
+
+def test_determinism_ends_with_the_block() -> None:
+    with deterministic_on_cpu(CPU):
+        assert torch.are_deterministic_algorithms_enabled()
+    assert not torch.are_deterministic_algorithms_enabled()

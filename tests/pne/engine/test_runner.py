@@ -1,0 +1,178 @@
+"""A run's config adapted to the machine; where the size of a forward pass may be set."""
+
+import json
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from mmseg.registry import MODELS
+from tiny_runs import PNE, signalled_at, trained, work_of, write_run
+
+from pne.engine import checkpoint
+from pne.engine.runner import (
+    Bfloat16OptimWrapper,
+    ResumableTrainLoop,
+    micro_batches,
+    per_process_batch,
+    plain_model,
+    prepare,
+    register,
+    split,
+)
+from pne.errors import UserError
+from pne.spec import Run, load_track
+from pne.spec.catalogue import read_catalogue
+from pne.train import main
+from workflows.configuration import read_configuration, spec_options
+
+PRETRAINED = {"type": "Pretrained", "checkpoint": "https://example.org/resnet.pth"}
+
+
+def config(**changes: object) -> dict:
+    head = {"type": "ContrastHead", "base": "FCNHead", "contrast": {"start": 10, "weight": 1.0}, "channels": 4}
+    return {
+        "model": {"backbone": {"type": "ResNet", "init_cfg": PRETRAINED}, "decode_head": [{"type": "FCNHead"}, head]},
+        "train_cfg": {"type": "IterBasedTrainLoop", "max_iters": 20},
+        "optim_wrapper": {"type": "OptimWrapper", "optimizer": {"type": "SGD", "lr": 0.1}},
+        "train_dataloader": {"batch_size": 8},
+        "test_dataloader": {"batch_size": 1},
+        **changes,
+    }
+
+
+def prepared(config: dict, **changes: object) -> dict:
+    about = {"seed": 3, "iterations": 20, "precision": "fp32", "batch_size": 8, **changes}
+    return prepare(Run.model_construct(**about), config, per_process=4, parts=2, workers=1)
+
+
+@pytest.mark.parametrize(("batch", "world", "expected"), [(8, 1, 8), (8, 4, 2), (3, 3, 1)])
+def test_the_global_batch_is_kept(batch: int, world: int, expected: int) -> None:
+    assert per_process_batch(batch, world) == expected
+
+
+def test_a_batch_that_cannot_be_split_names_what_can() -> None:
+    with pytest.raises(UserError, match="8 images cannot be split evenly over 3 processes; use one of 1, 2, 4, 8"):
+        per_process_batch(8, 3)
+    with pytest.raises(
+        UserError, match="6 images of a process cannot be split into parts of 4 images; use one of 1, 2, 3, 6"
+    ):
+        micro_batches(6, 4)
+
+
+@pytest.mark.parametrize(("limit", "parts"), [(None, 1), (6, 1), (100, 1), (3, 2), (1, 6)])
+def test_number_of_parts(limit: int | None, parts: int) -> None:
+    assert micro_batches(6, limit) == parts
+
+
+def test_parts_hold_every_image_once_in_order() -> None:
+    parts = split({"inputs": list(range(6)), "data_samples": list("abcdef")}, 3)
+    assert [part["inputs"] for part in parts] == [[0, 1], [2, 3], [4, 5]]
+    assert [part["data_samples"] for part in parts] == [["a", "b"], ["c", "d"], ["e", "f"]]
+
+
+def test_the_runner_gets_batch_parts_and_a_resumable_loop() -> None:
+    original = config()
+    found = prepared(original)
+    assert found["train_dataloader"]["batch_size"] == 4
+    assert found["train_cfg"] == {"type": ResumableTrainLoop, "max_iters": 20, "parts": 2}
+    assert found["optim_wrapper"]["accumulative_counts"] == 2
+    assert found["model"]["decode_head"][1]["contrast"]["start"] == 20  # in forward passes
+    assert original == config()
+
+
+def test_bfloat16_replaces_the_scaled_wrapper() -> None:
+    amp = {"type": "AmpOptimWrapper", "dtype": "bfloat16", "loss_scale": "dynamic", "clip_grad": {"max_norm": 1.0}}
+    half = prepared(config(optim_wrapper=amp), precision="bf16")["optim_wrapper"]
+    assert half == {"type": Bfloat16OptimWrapper, "clip_grad": {"max_norm": 1.0}, "accumulative_counts": 2}
+
+
+def test_another_number_of_iterations_is_refused() -> None:
+    with pytest.raises(UserError, match=r"train_cfg.max_iters is 20, but the spec says 30"):
+        prepared(config(), iterations=30)
+
+
+def test_the_plain_model_has_no_branch_and_fetches_nothing() -> None:
+    register({})
+    plain = plain_model(config()["model"])
+    assert plain["decode_head"][1] == {"type": "FCNHead", "channels": 4}
+    assert plain["backbone"]["init_cfg"] is None
+    assert MODELS.get("FCNHead") is not None
+
+
+def test_it_belongs_to_the_machine_and_names_no_run(repository: Path) -> None:
+    declared = load_track("quick", experiments=repository / "experiments")
+    cut = load_track("quick", experiments=repository / "experiments", runtime={"micro_batch": 2})
+    assert list(cut.runs) == list(declared.runs)
+    assert {run.runtime.micro_batch for run in declared.runs.values()} == {None}
+    assert {run.runtime.micro_batch for run in cut.runs.values()} == {2}
+    assert {run.config_sha256 for run in cut.runs.values()} == {run.config_sha256 for run in declared.runs.values()}
+
+
+def test_a_track_may_declare_it(repository: Path) -> None:
+    catalogue = read_catalogue(repository / "experiments")
+    track = catalogue.tracks["quick"].model_copy(update={"micro_batch": 4})
+    catalogue = replace(catalogue, tracks={**catalogue.tracks, "quick": track})
+    found = load_track("quick", experiments=repository / "experiments", catalogue=catalogue)
+    assert {run.runtime.micro_batch for run in found.runs.values()} == {4}
+
+
+def test_nonsense_is_refused(repository: Path) -> None:
+    with pytest.raises(UserError, match="runtime: micro_batch"):
+        load_track("quick", experiments=repository / "experiments", runtime={"micro_batch": 0})
+    with pytest.raises(UserError, match="--config micro_batch: Input should be greater"):
+        read_configuration({"micro_batch": 0})
+
+
+def test_the_workflow_passes_it_to_the_description() -> None:
+    configuration = read_configuration({"micro_batch": 2})
+    assert configuration.track_arguments["runtime"] == {"micro_batch": 2}
+    assert spec_options(configuration).endswith("--runtime micro_batch=2")
+
+
+@pytest.mark.parametrize(("arguments", "expected"), [((), 2), (("--micro-batch", "1"), 1)])
+def test_training_cuts_as_the_spec_says_unless_the_command_line_does(
+    tmp_path: Path, data: Path, arguments: tuple[str, ...], expected: int
+) -> None:
+    spec = write_run(tmp_path, data, batch_size=4, iterations=2, micro_batch=2)
+    assert main([*arguments, str(spec)]) == 0
+    assert trained(spec).provenance.micro_batch == expected
+
+
+def test_a_size_that_does_not_fit_is_told(tmp_path: Path, data: Path, capsys: pytest.CaptureFixture) -> None:
+    spec = write_run(tmp_path, data, batch_size=4, iterations=2, micro_batch=3)
+    assert main([str(spec)]) == 2
+    assert "micro_batch: 4 images of a process cannot be split into parts of 3" in capsys.readouterr().err
+
+
+def test_a_resumed_run_may_be_cut_anew_and_keeps_the_start_of_its_contrast(tmp_path: Path, data: Path) -> None:
+    contrast = {"loss": PNE, "weight": 1.3, "start": 10, "projection": {"channels": 8}}
+    settings = {"batch_size": 4, "iterations": 40, "contrast": contrast, "log_interval": 1, "checkpoint_interval": 1}
+    spec = write_run(tmp_path, data, **settings)
+    assert signalled_at(work_of(spec), signal.SIGTERM, 12, spec)[0] == 75
+    assert main(["--micro-batch", "1", str(spec)]) == 0
+    lines = [json.loads(line) for line in (spec.parent / "history.jsonl").read_text().splitlines()]
+    assert len(lines) == 40
+    active = [line["iter"] for line in lines if line["loss_contrast"] > 0]
+    assert min(active) > 10
+    # 12 passes are not yet 4 times the start: a term that counted them would sleep again until iteration 19.
+    assert sum(iteration in range(13, 20) for iteration in active) >= 5
+    calls = checkpoint.load(work_of(spec) / "final.pth")["state_dict"]["decode_head.contrast.calls"]
+    assert calls == 160
+
+
+def test_micro_batches_make_the_same_step(tmp_path: Path, data: Path) -> None:
+    settled = {  # without batch norm and dropout, an iteration in parts is the same mathematics
+        "model.backbone.norm_cfg": {"type": "GN", "num_groups": 4},
+        "model.decode_head.norm_cfg": {"type": "GN", "num_groups": 4},
+        "model.decode_head.dropout_ratio": 0.0,
+    }
+    weights = []
+    for name, arguments in (("whole", []), ("parts", ["--micro-batch", "2"])):
+        spec = write_run(tmp_path, data, name, batch_size=4, iterations=4, change=settled)
+        assert main([*arguments, str(spec)]) == 0
+        assert trained(spec).provenance.micro_batch == (4 if name == "whole" else 2)
+        weights.append(checkpoint.load(work_of(spec) / "final.pth")["state_dict"])
+    for name, value in weights[0].items():
+        torch.testing.assert_close(weights[1][name], value, rtol=1e-3, atol=1e-5, msg=name)

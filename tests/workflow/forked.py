@@ -1,0 +1,16 @@
+"""What a process forked for one call of Snakemake does. It imports nothing of the project: a checkout has its own."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def snakemake(folder: Path, arguments: Sequence[str], answer: Path) -> None:
+    """Call Snakemake in a folder; what it prints goes to a file."""
+    from snakemake.cli import main
+
+    os.chdir(folder)
+    descriptor = os.open(answer, os.O_CREAT | os.O_WRONLY)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    main(list(arguments))
