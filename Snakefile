@@ -1,11 +1,10 @@
-"""Train the runs of a track and build its tables, figures and claims.
-
-snakemake                                        tables of the quick track
-snakemake table_cityscapes --config track=paper data_root=/data
-snakemake -n tables --config track=paper         what would run
-
-Targets come before --config, which takes every word after it. Keys of --config: workflows/configuration.py.
-"""
+# Train the runs of a track and build its tables, figures and claims.
+#
+# snakemake                                        tables of the quick track
+# snakemake table_cityscapes --config track=paper data_root=/data
+# snakemake -n tables --config track=paper         what would run
+#
+# Targets come before --config, which takes every word after it. Keys of --config: workflows/configuration.py.
 
 import os
 import sys
@@ -45,16 +44,6 @@ wildcard_constraints:
     table=r"[a-z0-9_]+",
 
 
-rule tables:
-    """Every table that the track offers; what is made when no target is named."""
-    input:
-        lambda wildcards: [file for name in TABLES for file in table_files(name)],
-        lambda wildcards: complete(RUNS),
-    localrule: True
-    message:
-        f"all tables of track {TRACK.name}"
-
-
 for rules_file in sorted(Path(workflow.basedir, "workflows", "rules").glob("*.smk")):
 
     include: rules_file
@@ -65,6 +54,7 @@ for name, files in TARGETS.items():
     rule:
         name:
             name
+        default_target: name == "tables"
         input:
             files,
         localrule: True

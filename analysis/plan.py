@@ -5,13 +5,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import sqrt
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median, variance
 
 import pandas as pd
 
 from analysis.results import read_results, resolve, track_parser
 from analysis.status import summarise
+from analysis.uncertainty import FEWEST_SEEDS, detectable
 from pne.errors import reports_user_errors
 from pne.rehearse.record import read_rehearsals
 from pne.spec import ResolvedTrack, Run
@@ -187,6 +189,38 @@ def describe(table: pd.DataFrame, track: ResolvedTrack, costs: Mapping[str, Cost
     return "\n".join(lines).rstrip()
 
 
+def describe_power(track: ResolvedTrack, frame: pd.DataFrame) -> str:
+    """Say which true differences of mIoU seeds find, in points where results tell how much differences scatter."""
+    deviation, differences = paired_deviation(track, frame)
+    unit = "points of mIoU" if differences else "standard deviations of the paired difference"
+    numbers = sorted({3, 5, 8, len(track.declaration.seeds)} - {1, 2})
+    found = [f"{n} seeds {detectable(n, deviation):.2f} ({detectable(n, deviation, 3):.2f})" for n in numbers]
+    known = (
+        f"Paired differences have a standard deviation of {deviation:.2f} points, pooled over {differences} rows."
+        if differences
+        else "How many points that is, is not known until a row and its baseline have finished two seeds each."
+    )
+    return (
+        f"Seeds find a true difference in 80 % of cases from (as one of three) {', '.join(found)} {unit}.\n"
+        f"Fewer than {FEWEST_SEEDS} decide nothing. {known}"
+    )
+
+
+def paired_deviation(track: ResolvedTrack, frame: pd.DataFrame) -> tuple[float, int]:
+    """Pool the deviation over seeds of a row's mIoU minus its baseline's, and count those rows; (1, 0) without one."""
+    miou = frame.dropna(subset="miou").set_index(["run", "evaluation"])["miou"].to_dict()
+    variances = {}
+    for table in track.tables.values():
+        for row in table.rows.values() if table.available else ():
+            base = table.rows[row.baseline].runs if row.baseline else {}
+            pairs = [(run, base[seed]) for seed, run in row.runs.items() if seed in base]
+            scores = [[miou.get((run, table.declaration.evaluation)) for run in pair] for pair in pairs]
+            differences = [ours - theirs for ours, theirs in scores if None not in (ours, theirs)]
+            if len(differences) > 1:
+                variances[tuple(pairs)] = variance(differences)  # tables share runs
+    return (sqrt(fmean(variances.values())), len(variances)) if variances else (1, 0)
+
+
 def _hours(runs: Sequence[str], track: ResolvedTrack, costs: Mapping[str, Cost]) -> str:
     known = [run for run in runs if run in costs]
     if not known:
@@ -225,6 +259,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     frame = read_results(track)
     costs = estimate(track, frame, rehearsed_costs(args.results / track.name / "rehearsals", track))
     print(describe(plan(track, summarise(frame), costs), track, costs))
+    print(describe_power(track, frame))
 
 
 if __name__ == "__main__":

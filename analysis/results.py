@@ -5,7 +5,7 @@ import json
 import os
 import re
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -14,12 +14,24 @@ from typing import Any, Literal
 import pandas as pd
 
 from pne.errors import UserError
-from pne.results import EvaluationResult, Result, TrainResult, confusion_path, read_result
+from pne.results import EvaluationResult, Result, TrainResult, confusion_path, read_result_of
 from pne.spec import ResolvedTrack, Run, load_track
 
 COLUMNS = (
     *("run", "dataset", "dataset_title", "model", "loss", "seed", "evaluation", "state", "error", "iteration", "eta_s"),
-    *("miou", "aacc", "class_iou", "images", "time_s", "peak_memory_mib", "memory_kind", "weight_std", "healthy"),
+    *(
+        "miou",
+        "aacc",
+        "class_iou",
+        "boundary_iou",
+        "calibration_error",
+        "images",
+        "time_s",
+        "peak_memory_mib",
+        "memory_kind",
+        "weight_std",
+        "healthy",
+    ),
     *("active_fraction", "stale", "mixed_code", "outdated", "dataset_complete", "dataset_fingerprint", "bfloat16"),
     *("precision", "world_size", "micro_batch", "device", "git_commit", "ended", "confusion"),
 )
@@ -58,7 +70,7 @@ def read_results(track: ResolvedTrack) -> pd.DataFrame:
     """Read the results of all runs of a track, marking those of other training code than today's as stale."""
     from pne.engine.provenance import code_sha256
 
-    return collect_runs(track.runs.values(), code_sha256())
+    return collect_runs(track.runs.values(), code_sha256)
 
 
 def read_for_comparison(track: ResolvedTrack) -> tuple[ResolvedTrack, pd.DataFrame]:
@@ -79,14 +91,16 @@ def _integers(text: str) -> list[int]:
         raise argparse.ArgumentTypeError(f"expected integers separated by commas, got {text!r}") from None
 
 
-def collect_runs(runs: Iterable[Run], code_sha256: str | None = None, now: datetime | None = None) -> pd.DataFrame:
+def collect_runs(
+    runs: Iterable[Run], code_sha256: Callable[[Run], str] | None = None, now: datetime | None = None
+) -> pd.DataFrame:
     """Read all results of the given runs.
 
     Parameters
     ----------
     runs : iterable of Run
-    code_sha256 : str, optional
-        Hash of today's training code; results of other code are stale. None: nothing is called stale.
+    code_sha256 : callable, optional
+        Gives the hash of today's code that counts for a run; a result of other code is stale. None: none is.
     now : datetime, optional
         Aware; default: the current time.
 
@@ -104,16 +118,18 @@ def collect_runs(runs: Iterable[Run], code_sha256: str | None = None, now: datet
     """
     records = []
     for run in runs:
-        train, train_error = _read(run, "train.json", TrainResult)
+        train, train_error = _read(run, "train", TrainResult)
         names = ("run", "dataset", "dataset_title", "model", "seed", "precision")
         common: dict[str, Any] = {name: getattr(run, name) for name in names}
         common["loss"] = None if run.contrast is None else run.contrast["loss"]
-        common |= {} if train is None else _of_training(train, code_sha256)
+        common |= {} if train is None else _of_training(train, code_sha256 and code_sha256(run))
         for name in run.evaluations:
-            result, error = _read(run, f"{name}.json", EvaluationResult)
+            result, error = _read(run, name, EvaluationResult)
             record = common | {"evaluation": name}
             if result is not None and train is not None:
-                record |= result.model_dump(include={"miou", "aacc", "class_iou", "images", "bfloat16"})
+                record |= result.model_dump(
+                    include={"miou", "aacc", "class_iou", "boundary_iou", "calibration_error", "images", "bfloat16"}
+                )
                 record |= {"state": "finished", "outdated": result.weights_sha256 != train.weights_sha256}
                 record["confusion"] = confusion_path(run.directory, name)
             elif damage := train_error or error:
@@ -139,17 +155,11 @@ def _of_training(train: TrainResult, code_sha256: str | None) -> dict[str, Any]:
 
 
 def _read(run: Run, name: str, kind: type[Result]) -> tuple[Result | None, str | None]:
-    """Return the result, or None with the reason when a file is there but is no result of this run."""
-    path = run.directory / name
-    if not path.exists():
-        return None, None
+    """Return the result, or None with the reason when a file is there but vouches for no result of this run."""
     try:
-        result = read_result(path, kind)
+        return (read_result_of(run, name, kind), None) if (run.directory / f"{name}.json").exists() else (None, None)
     except UserError as error:
         return None, str(error)
-    if result.run != run.run:
-        return None, f"{path}: holds a result of run {result.run}; delete it and run the workflow again"
-    return result, None
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def make_up_results(
     provenance = Provenance(
         git_commit=None,
         git_dirty=None,
-        code_sha256=code_sha256(),
+        code_sha256=code_sha256(run),
         versions={"python": "3"},
         device="made up",
         hostname="nowhere",

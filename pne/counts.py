@@ -1,4 +1,4 @@
-"""Confusion counts of an evaluation: their file, and the IoU computed from them; numpy alone."""
+"""Counts of an evaluation, per image: their file, and the scores computed from them; numpy alone."""
 
 import zipfile
 import zlib
@@ -13,20 +13,26 @@ from numpy.typing import NDArray
 from pne.errors import UserError
 from pne.files import written_aside
 
+BINS = 15
+"""Equal bins of the confidence, for the calibration error [Guo et al. 2017]."""
+OTHERS = ("boundary", "calibration")  # not in files of before they were counted
+
 
 class ImageCounts(NamedTuple):
-    """The non-zero confusion counts of one image; arrays of shape (E,), integer."""
+    """The counts of one image: the non-zero ones of its confusion, shape (E,); the others as in `Confusion`."""
 
     name: str
     true: NDArray[np.integer]
     predicted: NDArray[np.integer]
     count: NDArray[np.int64]
+    boundary: NDArray[np.int64] | None = None
+    calibration: NDArray[np.float64] | None = None
 
 
-def sparse_counts(name: str, matrix: NDArray[np.int64]) -> ImageCounts:
-    """Keep the non-zero entries of one image's (C, C) counts, true class by row."""
+def sparse_counts(name: str, matrix: NDArray[np.int64], **others: NDArray) -> ImageCounts:
+    """Keep the non-zero entries of one image's (C, C) counts, true class by row, and its other counts."""
     true, predicted = np.nonzero(matrix)
-    return ImageCounts(name, true.astype(np.int32), predicted.astype(np.int32), matrix[true, predicted])
+    return ImageCounts(name, true.astype(np.int32), predicted.astype(np.int32), matrix[true, predicted], **others)
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,10 @@ class Confusion:
         One per image, in order.
     num_classes : int
         C.
+    boundary : ndarray, shape (I, C, 3), int64, optional
+        Per image and class, among pixels near a boundary: true positives, labelled and predicted pixels.
+    calibration : ndarray, shape (I, BINS, 3), float64, optional
+        Per image and bin of the confidence: pixels, correct ones, sum of the confidences.
     """
 
     image: NDArray[np.integer]
@@ -51,6 +61,8 @@ class Confusion:
     count: NDArray[np.int64]
     names: tuple[str, ...]
     num_classes: int
+    boundary: NDArray[np.int64] | None = None
+    calibration: NDArray[np.float64] | None = None
 
     @classmethod
     def of(cls, images: Sequence[ImageCounts], num_classes: int) -> "Confusion":
@@ -62,6 +74,11 @@ class Confusion:
             count=np.concatenate([one.count for one in images]),
             names=tuple(one.name for one in images),
             num_classes=num_classes,
+            **{
+                name: np.stack([getattr(one, name) for one in images])
+                for name in OTHERS
+                if all(getattr(one, name) is not None for one in images)
+            },
         )
 
     def total(self) -> NDArray[np.int64]:
@@ -87,8 +104,12 @@ class Confusion:
 
 
 def write_confusion(path: Path, confusion: Confusion) -> None:
-    """Write ``image``, ``true``, ``predicted``, ``count``, ``names`` and ``shape`` (images, C, C), atomically."""
+    """Write ``image``, ``true``, ``predicted``, ``count``, ``names`` and ``shape`` (images, C, C), atomically.
+
+    ``boundary`` and ``calibration`` are written where they were counted.
+    """
     shape = (len(confusion.names), confusion.num_classes, confusion.num_classes)
+    others = {name: array for name in OTHERS if (array := getattr(confusion, name)) is not None}
     with written_aside(path) as aside:
         np.savez_compressed(
             aside,
@@ -98,6 +119,7 @@ def write_confusion(path: Path, confusion: Confusion) -> None:
             count=confusion.count,
             names=np.array(confusion.names, dtype=np.str_),
             shape=np.array(shape, dtype=np.int64),
+            **others,
         )
 
 
@@ -113,7 +135,8 @@ def read_confusion(path: Path) -> Confusion:
         with np.load(path, allow_pickle=False) as data:
             arrays = [data[key] for key in ("image", "true", "predicted", "count")]
             names, shape = tuple(data["names"].tolist()), data["shape"].tolist()
-            found = Confusion(*arrays, names=names, num_classes=int(shape[1]))
+            others = {name: data[name] for name in OTHERS if name in data}
+            found = Confusion(*arrays, names=names, num_classes=int(shape[1]), **others)
     except (OSError, ValueError, KeyError, IndexError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise UserError(f"{path}: no readable confusion counts ({error}); run the evaluation again") from error
     if len(names) != shape[0]:
@@ -174,3 +197,25 @@ def scores(matrix: NDArray[np.int64]) -> tuple[float, float, list[float | None]]
     there = np.isfinite(iou)
     per_class = [float(value) if known else None for value, known in zip(iou, there, strict=True)]
     return float(iou[there].mean()), float(100 * hits.sum() / matrix.sum()), per_class
+
+
+def boundary_iou(confusion: Confusion) -> float | None:
+    """Average the IoU of the classes among pixels near a boundary, percent; None where there are none.
+
+    [Cheng et al. 2021, Boundary IoU]; how the pixels are chosen is said at `pne.engine.evaluation.near_boundary`.
+    """
+    if confusion.boundary is None:
+        return None
+    iou = class_iou(*confusion.boundary.sum(0).T)
+    return float(mean_of_known(iou)) if np.isfinite(iou).any() else None
+
+
+def calibration_error(confusion: Confusion) -> float | None:
+    """Compute the expected calibration error, percent: mean over pixels of |accuracy - confidence| of their bin.
+
+    [Guo et al. 2017, On Calibration of Modern Neural Networks, Eq. 3]; None where it was not counted.
+    """
+    if confusion.calibration is None:
+        return None
+    pixels, correct, confidence = confusion.calibration.sum(0).T
+    return float(100 * np.abs(correct - confidence).sum() / pixels.sum())

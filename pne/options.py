@@ -85,6 +85,16 @@ class _Drawing(LossOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class _AnchorChoice(LossOptions):
+    anchors_from: Literal["errors", "labelled"] = option(
+        "errors", "Pixels that may be anchors: the misclassified ones, or all that are labelled."
+    )
+    anchor_draw: Literal["uniform", "balanced"] = option(
+        "uniform", "max_anchors draws all candidates alike, or takes equally many from each set."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Weighting(LossOptions):
     positive_weight: Literal["softmax", "logit"] | None = option(
         "softmax", "Weight of a positive: its largest class probability, its largest class score, or none."
@@ -104,17 +114,21 @@ class _Averaging(LossOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PNEOptions(_Averaging, _Weighting, _Drawing):  # the last base's options come first: their order names runs
+class PNEOptions(
+    _AnchorChoice, _Averaging, _Weighting, _Drawing
+):  # the last base's options come first: their order names runs
     """Options of the positive-negative equal loss."""
 
     loss: ClassVar[str] = "PNELoss"
 
 
 @dataclass(frozen=True, kw_only=True)
-class AsymmetricContrastOptions(_Averaging, _Drawing):
+class AsymmetricContrastOptions(_AnchorChoice, _Averaging, _Drawing):
     """Options of the asymmetric loss of misclassified pixels."""
 
     loss: ClassVar[str] = "AsymmetricContrastLoss"
+
+    negative_mean: bool = option(False, "Mean over the negatives in place of their sum.")
 
 
 @dataclass(frozen=True, kw_only=True)

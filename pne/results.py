@@ -9,7 +9,10 @@ from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from pne.files import write_text
+from pne.counts import boundary_iou, calibration_error, read_confusion, scores
+from pne.errors import UserError
+from pne.files import sha256, write_text
+from pne.spec import Run
 from pne.spec.reading import read_model
 
 EVALUATIONS = ("single_scale", "multi_scale_flip")
@@ -36,6 +39,11 @@ class Provenance(_Strict):
     hostname: str
     world_size: int = Field(ge=1, description="Number of training processes.")
     micro_batch: int = Field(ge=1, description="Images per process and forward pass; batch norm sees this many.")
+    cpu: str | None = Field(default=None, description="Model of the processor; null in older results.")
+    threads: int | None = Field(default=None, ge=1, description="CPU threads of each process; null in older results.")
+    numerics: dict[str, bool] | None = Field(
+        default=None, description="How products are computed (pne.spec.identity.NUMERICS); null in older results."
+    )
     dataset_fingerprint: str = Field(description="Hash of the data set's files.")
     seed: int
     started: str = Field(description="ISO 8601, UTC.")
@@ -79,6 +87,12 @@ class TrainResult(_Strict):
         ge=1, description="Trained parameters of the model at inference (without the contrast branch)."
     )
     weights_sha256: str = Field(description="SHA-256 of the file final.pth.")
+    config_sha256: str | None = Field(default=None, description="That of the spec; null in older results.")
+    spec_sha256: str | None = Field(
+        default=None,
+        description="Digest of config, seed and precision, whose first eight digits name the run; null "
+        "in older results.",
+    )
     dataset_complete: bool | None = Field(
         default=None,
         description="Whether every split with labels has the official number of images; null where the data set has "
@@ -100,6 +114,15 @@ class EvaluationResult(_Strict):
     miou: float = Field(ge=0, le=100, description="Mean IoU over the classes that occur, percent, unrounded.")
     aacc: float = Field(ge=0, le=100, description="Share of labelled pixels predicted correctly, percent.")
     class_iou: dict[str, float | None] = Field(description="Percent; null for a class neither labelled nor predicted.")
+    boundary_iou: float | None = Field(
+        default=None,
+        ge=0,
+        le=100,
+        description="Mean IoU of the pixels near a boundary, percent; null in older results, or where there are none.",
+    )
+    calibration_error: float | None = Field(
+        default=None, ge=0, le=100, description="Expected calibration error, percent; null in older results."
+    )
     images: int = Field(ge=1)
     time_s: float = Field(gt=0, description="Seconds for the whole evaluation.")
     bfloat16: bool = Field(
@@ -109,6 +132,11 @@ class EvaluationResult(_Strict):
         default=None, ge=0, description="Of the evaluation, as of the training; null in older results."
     )
     weights_sha256: str
+    config_sha256: str | None = Field(default=None, description="As in train.json.")
+    spec_sha256: str | None = Field(default=None, description="As in train.json.")
+    counts_sha256: str | None = Field(
+        default=None, description="SHA-256 of the file <evaluation>.confusion.npz; null in older results."
+    )
     provenance: Provenance
 
 
@@ -130,6 +158,56 @@ def read_result(path: Path | str, kind: type[Result]) -> Result:
     """
     remedy = f"the file holds no {kind.__name__}: delete it and run the workflow again"
     return read_model(Path(path), kind, missing="no such result; the run has not finished", remedy=remedy)
+
+
+def read_result_of(run: Run, name: str, kind: type[Result]) -> Result:
+    """Read a result of a run and check it against what lies beside it.
+
+    Parameters
+    ----------
+    run : Run
+    name : str
+        ``train``, or an evaluation.
+    kind : type
+        `TrainResult` or `EvaluationResult`.
+
+    Raises
+    ------
+    UserError
+        If it is missing, damaged, of another run or of other settings, or if its counts are missing, others, or give
+        other scores. Results of before digests were recorded are taken as they are.
+    """
+    path = run.directory / f"{name}.json"
+    result, again = read_result(path, kind), "delete it and run the workflow again"
+    if result.run != run.run:
+        raise UserError(f"{path}: holds a result of run {result.run}; {again}")
+    digests = {"config_sha256": run.config_sha256, "spec_sha256": run.identity_sha256}
+    for key, expected in digests.items():
+        if getattr(result, key) not in (None, expected):
+            raise UserError(
+                f"{path}: {key} {getattr(result, key)[:12]}, expected {expected[:12]} of the run as described: it was "
+                f"measured with other settings; {again}"
+            )
+    if isinstance(result, EvaluationResult) and result.counts_sha256 is not None:
+        _check_counts(path, result, confusion_path(run.directory, name))
+    return result
+
+
+def _check_counts(path: Path, result: EvaluationResult, counts: Path) -> None:
+    again = f"delete both and evaluate again: python -m pne.evaluate --evaluation {result.evaluation} SPEC"
+    if not counts.is_file():
+        raise UserError(f"{path}: its counts {counts.name} are missing; {again}")
+    if (found := sha256(counts)) != result.counts_sha256:
+        raise UserError(
+            f"{counts}: SHA-256 {found[:12]}, but {path.name} was computed from counts of {result.counts_sha256[:12]}; "
+            f"{again}"
+        )
+    confusion = read_confusion(counts)
+    miou, aacc, iou = scores(confusion.total())
+    given = [result.miou, result.aacc, *result.class_iou.values(), result.boundary_iou, result.calibration_error]
+    computed = [miou, aacc, *iou, boundary_iou(confusion), calibration_error(confusion)]
+    if [value and round(value, 6) for value in given] != [value and round(value, 6) for value in computed]:
+        raise UserError(f"{path}: its scores are not those of its counts, which give an mIoU of {miou:.4f}; {again}")
 
 
 def confusion_path(directory: Path, evaluation: str) -> Path:

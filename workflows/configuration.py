@@ -1,16 +1,16 @@
 """What ``--config key=value ...`` of the workflow may say; a wrong key or value is one clear error, before any job."""
 
 import shlex
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from pne.errors import UserError
 from pne.results import TrainResult, read_result
 from pne.spec import ResolvedTrack, Run
 from pne.spec.reading import check_model, suggest
+from pne.spec.schema import Strict
 
 
 def _as_list(value: Any) -> Any:
@@ -28,7 +28,7 @@ Text = Annotated[str, BeforeValidator(_as_text), Field(min_length=1)]
 Positive = Annotated[int, Field(ge=1)]
 
 
-class Configuration(BaseModel):
+class Configuration(Strict):
     """The settings of one call of the workflow; where one is left out, the track's own holds.
 
     Attributes
@@ -54,8 +54,6 @@ class Configuration(BaseModel):
         ``stale``, or run ids: train these anew, keeping the old results until the new ones are whole.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     track: Text = "quick"
     data_root: Text | None = None
     weights_dir: Text | None = None
@@ -68,7 +66,7 @@ class Configuration(BaseModel):
     workers: Annotated[int, Field(ge=0)] | None = None
     threads: Positive | None = None
     checkpoint_interval: Positive | None = None
-    retrain: Annotated[list[str], BeforeValidator(_as_list)] = []
+    retrain: Annotated[list[str], BeforeValidator(_as_list), Field(default_factory=list)]
 
     @model_validator(mode="after")
     def _retrains_once(self) -> "Configuration":
@@ -79,19 +77,14 @@ class Configuration(BaseModel):
     @property
     def runtime(self) -> dict[str, Any]:
         """Settings of the machine at hand that take the place of the track's; none of them changes a run's identity."""
-        keys = ("device", "gpus", "micro_batch", "workers", "threads", "checkpoint_interval")
-        return {key: value for key in keys if (value := getattr(self, key)) is not None}
+        names = {"device", "gpus", "micro_batch", "workers", "threads", "checkpoint_interval"}
+        return self.model_dump(include=names, exclude_none=True)
 
     @property
     def track_arguments(self) -> dict[str, Any]:
         """Keyword arguments of `pne.spec.load_track`."""
-        return {
-            "data_root": self.data_root and Path(self.data_root),
-            "weights_dir": self.weights_dir and Path(self.weights_dir),
-            "seeds": self.seeds,
-            "iterations": self.iterations,
-            "runtime": self.runtime or None,
-        }
+        names = {"data_root", "weights_dir", "seeds", "iterations"}
+        return self.model_dump(include=names) | {"runtime": self.runtime or None}
 
 
 def read_configuration(values: Mapping[str, Any]) -> Configuration:
@@ -144,7 +137,7 @@ def _join(options: Mapping[str, Any]) -> str:
 STALE = "stale"
 
 
-def retrained_runs(asked: Sequence[str], runs: Mapping[str, Run], code_sha256: str) -> frozenset[str]:
+def retrained_runs(asked: Sequence[str], runs: Mapping[str, Run], code_sha256: Callable[[Run], str]) -> frozenset[str]:
     """Choose the runs that ``--config retrain=...`` means.
 
     Parameters
@@ -153,8 +146,8 @@ def retrained_runs(asked: Sequence[str], runs: Mapping[str, Run], code_sha256: s
         Run ids, or ``stale`` for all runs whose results come from other training code.
     runs : mapping of str to Run
         All runs of the track.
-    code_sha256 : str
-        Hash of today's training code.
+    code_sha256 : callable
+        Gives the hash of today's code that counts for a run.
 
     Returns
     -------
@@ -173,5 +166,5 @@ def retrained_runs(asked: Sequence[str], runs: Mapping[str, Run], code_sha256: s
     return frozenset(
         name
         for name, path in finished.items()
-        if name in asked or (STALE in asked and not read_result(path, TrainResult).is_from(code_sha256))
+        if name in asked or (STALE in asked and not read_result(path, TrainResult).is_from(code_sha256(runs[name])))
     )

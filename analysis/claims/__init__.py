@@ -1,17 +1,36 @@
-"""What ``experiments/claims.yaml`` may say: claims of the paper, each a quantity of table cells with bounds.
+"""What ``experiments/claims.yaml`` may say: claims of the paper, each check one comparison of table cells.
 
-A quantity is computed alike from printed and from measured values, so a claim can be held against both.
+A cell is written ``column(table.row)``; the name of a group in place of a row stands for all its rows. A check is
+computed alike from printed and from measured values, so that a claim can be held against both.
 """
 
-from collections.abc import Mapping, Sequence
+import ast
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from analysis.tables import EMBEDDING
+from analysis.tables.embedding import CELLS
+from analysis.uncertainty import Estimate, lead, over_seeds, spread
 from pne.spec.reading import raise_problems, read_model, suggest
-from pne.spec.schema import Column, Key, Table
+from pne.spec.schema import Key, Row, Table
+
+Array = NDArray[np.float64]
+
+_ARITHMETIC = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
+_EXTREMES = {"min": np.min, "max": np.max}
+_RULES = {"lead": lead, "spread": spread}
+_BELOW = (ast.Lt, ast.LtE)
+ALLOWED = (
+    "numbers, + - * /, cells such as miou(contrast_form.pne_r50), min(...) and max(...) of rows that are not trained, "
+    "all compared by > < >= <= with a number or with each other; lead(...) or spread(...) as a whole side"
+)
 
 
 class Place(NamedTuple):
@@ -22,121 +41,7 @@ class Place(NamedTuple):
     column: str
 
     def __str__(self) -> str:
-        return f"{self.table}.{self.row}.{self.column}"
-
-
-class _Check(BaseModel):
-    """One quantity and the bounds it must keep; a bound of 0 asks for the sign alone."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    table: Key
-    column: Key | None = Field(default=None, description="Default: the table's first column of mIoU.")
-    minimum: float | None = None
-    maximum: float | None = None
-
-    @model_validator(mode="after")
-    def _is_bounded(self) -> "_Check":
-        if self.minimum is None and self.maximum is None:
-            raise ValueError("a check needs a minimum, a maximum or both")
-        return self
-
-    @property
-    def of_sign(self) -> bool:
-        """Whether only the sign is claimed; a size is comparable on the paper's data alone."""
-        return all(bound in (None, 0) for bound in (self.minimum, self.maximum))
-
-
-class Difference(_Check):
-    """A row minus another, in the column's unit."""
-
-    kind: Literal["difference"]
-    row: Key
-    minus: Key
-    minus_table: Key | None = Field(default=None, description="Default: the same table.")
-
-    def places(self, tables: Mapping[str, Table]) -> list[Place]:
-        """Return the cells that the quantity is computed from."""
-        other = self.minus_table or self.table
-        return [
-            Place(self.table, self.row, _column(self, tables[self.table])),
-            Place(other, self.minus, _column(self, tables[other])),
-        ]
-
-    def quantity(self, values: Sequence[np.ndarray]) -> np.ndarray:
-        """Compute the quantity from the values of the cells, shape (R,) each; shape (R,)."""
-        return values[0] - values[1]
-
-
-class Ratio(_Check):
-    """A row divided by another."""
-
-    kind: Literal["ratio"]
-    row: Key
-    over: Key
-
-    def places(self, tables: Mapping[str, Table]) -> list[Place]:
-        """Return the cells that the quantity is computed from."""
-        column = _column(self, tables[self.table])
-        return [Place(self.table, self.row, column), Place(self.table, self.over, column)]
-
-    def quantity(self, values: Sequence[np.ndarray]) -> np.ndarray:
-        """Compute the quantity from the values of the cells, shape (R,) each; shape (R,)."""
-        return values[0] / values[1]
-
-
-class Value(_Check):
-    """A row's value itself."""
-
-    kind: Literal["value"]
-    row: Key
-
-    def places(self, tables: Mapping[str, Table]) -> list[Place]:
-        """Return the cells that the quantity is computed from."""
-        return [Place(self.table, self.row, _column(self, tables[self.table]))]
-
-    def quantity(self, values: Sequence[np.ndarray]) -> np.ndarray:
-        """Compute the quantity from the values of the cells, shape (R,) each; shape (R,)."""
-        return values[0]
-
-
-class Spread(_Check):
-    """Largest minus smallest value of a group of rows."""
-
-    kind: Literal["spread"]
-    group: Key
-
-    def places(self, tables: Mapping[str, Table]) -> list[Place]:
-        """Return the cells that the quantity is computed from."""
-        table = tables[self.table]
-        column = _column(self, table)
-        return [Place(self.table, key, column) for key, row in table.rows.items() if row.group == self.group]
-
-    def quantity(self, values: Sequence[np.ndarray]) -> np.ndarray:
-        """Compute the quantity from the values of the cells, shape (R,) each; shape (R,)."""
-        return np.max(values, 0) - np.min(values, 0)
-
-
-class Lead(_Check):
-    """A row minus the best other row of its group."""
-
-    kind: Literal["lead"]
-    row: Key
-
-    def places(self, tables: Mapping[str, Table]) -> list[Place]:
-        """Return the cells that the quantity is computed from."""
-        table = tables[self.table]
-        column = _column(self, table)
-        group = table.rows[self.row].group
-        others = [key for key, row in table.rows.items() if row.group == group and key != self.row]
-        return [Place(self.table, key, column) for key in (self.row, *others)]
-
-    def quantity(self, values: Sequence[np.ndarray]) -> np.ndarray:
-        """Compute the quantity from the values of the cells, shape (R,) each; shape (R,)."""
-        return values[0] - np.max(values[1:], 0)
-
-
-Check = Annotated[Difference | Ratio | Value | Spread | Lead, Field(discriminator="kind")]
+        return f"{self.column}({self.table}.{self.row})"
 
 
 class Claim(BaseModel):
@@ -146,8 +51,16 @@ class Claim(BaseModel):
 
     statement: str = Field(description="The claim, in plain words.")
     paper: list[str] = Field(min_length=1, description="LaTeX labels in the paper's source.")
-    checks: list[Check] = Field(min_length=1)
+    quote: str | None = Field(default=None, description="The paper's own words, as its source has them; none: not its.")
+    checks: list[str] = Field(default=[], description="See `parse`.")
+    not_tested: str | None = Field(default=None, description="In place of checks: why there are none.")
     note: str | None = Field(default=None, description="What must be known to judge it, such as a bound that is ours.")
+
+    @model_validator(mode="after")
+    def _is_tested_or_says_why_not(self) -> "Claim":
+        if bool(self.checks) == bool(self.not_tested):
+            raise ValueError("a claim has checks, or says under not_tested why it has none")
+        return self
 
 
 class Claims(BaseModel):
@@ -156,6 +69,166 @@ class Claims(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     claims: dict[Key, Claim]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One quantity and the bounds that it must keep.
+
+    Attributes
+    ----------
+    places : tuple of Place
+        Cells that the quantity is computed from.
+    minimum, maximum : float or None
+        A bound of 0 asks for the sign alone.
+    rule : callable
+        From the quantity's values over seeds to its estimate.
+    """
+
+    quantity: ast.expr
+    places: tuple[Place, ...]
+    minimum: float | None
+    maximum: float | None
+    rule: Callable[[Array], Estimate]
+    tables: Mapping[str, Table]
+
+    @property
+    def bounds(self) -> tuple[float | None, float | None]:
+        """Smallest and largest value that keep the claim."""
+        return self.minimum, self.maximum
+
+    @property
+    def of_signs(self) -> bool:
+        """Whether only trained rows are compared, and only by sign: a size asks for the paper's own data."""
+        trained = all(row_of(place, self.tables).is_trained for place in self.places)
+        return trained and all(bound in (None, 0) for bound in self.bounds)
+
+    def estimate(self, values: Mapping[Place, Array]) -> Estimate:
+        """Estimate the quantity from the values of its cells, shape (..., n) each, of n seeds."""
+
+        def cells(places: Sequence[Place]) -> dict[Place, Array]:
+            return {place: values[place] for place in places}
+
+        if self.rule is over_seeds:
+            return over_seeds(_evaluate(self.quantity, self.tables, cells))
+        return self.rule(np.stack(list(_settings(self.quantity.args, self.tables, cells).values()), -2))
+
+
+Cells = Callable[[Sequence[Place]], Mapping[Place, Array]]
+
+
+def parse(text: str, tables: Mapping[str, Table]) -> Check:
+    """Read a check such as ``miou(contrast_form.pne_r50) - miou(contrast_form.base_r50) >= 2.8``.
+
+    One or two bounds may be given; two sides with cells are compared by their difference. ``lead(a, b, ...)`` is a
+    minus the best of the others, ``spread(a, b, ...)`` the largest minus the smallest.
+
+    Raises
+    ------
+    ValueError
+        With what is wrong and what is allowed.
+    """
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+    except SyntaxError as error:
+        raise ValueError(f"{text!r} is no expression ({error.msg}); allowed: {ALLOWED}") from None
+    if not isinstance(node, ast.Compare) or not all(isinstance(op, (*_BELOW, ast.Gt, ast.GtE)) for op in node.ops):
+        raise ValueError(f"{text!r} is no comparison; allowed: {ALLOWED}")
+    sides, ops = [node.left, *node.comparators], list(node.ops)
+    numbers = [_number(side) for side in sides]
+    if len(sides) == 2 and numbers == [None, None]:
+        sides, numbers = [ast.BinOp(sides[0], ast.Sub(), sides[1]), ast.Constant(0)], [None, 0.0]
+    if numbers.count(None) != 1 or (len(sides) == 3 and numbers[1] is not None) or len(sides) > 3:
+        raise ValueError(f"{text!r}: expected cells on one side or on both, or between two bounds")
+    bounds: dict[bool, float] = {}
+    place = numbers.index(None)
+    for index, op in enumerate(ops):
+        bound = numbers[index] if index < place else numbers[index + 1]
+        if (bound == 0) != isinstance(op, (ast.Lt, ast.Gt)):
+            raise ValueError(f"{text!r}: a bound of 0 is written < or >, and is not kept by 0; any other <= or >=")
+        bounds[isinstance(op, _BELOW) == (index < place)] = bound  # whether it is a minimum
+    if len(bounds) < len(ops):
+        raise ValueError(f"{text!r}: expected a smallest and a largest value")
+    quantity, found = sides[place], []
+
+    def cells(places: Sequence[Place]) -> dict[Place, Array]:
+        found.extend(places)
+        return dict.fromkeys(places, np.ones(1))
+
+    match quantity:
+        case ast.Call(ast.Name(name), _, []) if name in _RULES:
+            rule = _RULES[name]
+        case _:
+            rule = over_seeds
+    if rule is over_seeds:
+        _evaluate(quantity, tables, cells)
+    elif len(settings := _settings(quantity.args, tables, cells)) < 2 or not all(
+        isinstance(key, Place) and row_of(key, tables).is_trained for key in settings
+    ):
+        raise ValueError(f"{text!r}: lead and spread compare two cells of trained rows or more")
+    if not found:
+        raise ValueError(f"{text!r} names no cell; allowed: {ALLOWED}")
+    return Check(quantity, tuple(dict.fromkeys(found)), bounds.get(True), bounds.get(False), rule, tables)
+
+
+def _number(node: ast.expr) -> float | None:
+    try:
+        return float(ast.literal_eval(node))
+    except (TypeError, ValueError):
+        return None
+
+
+def _evaluate(node: ast.expr, tables: Mapping[str, Table], cells: Cells) -> Array:
+    if (number := _number(node)) is not None:
+        return np.float64(number)
+    match node:
+        case ast.BinOp(left, op, right) if type(op) in _ARITHMETIC:
+            return _ARITHMETIC[type(op)](_evaluate(left, tables, cells), _evaluate(right, tables, cells))
+        case ast.Call(ast.Name(name), [_, *_] as args, []) if name in _EXTREMES:
+            settings = _settings(args, tables, cells)
+            for key in settings:
+                # The extreme of noisy means is biased; lead and spread know by how much.
+                if not isinstance(key, Place) or row_of(key, tables).is_trained:
+                    got = f"got {key}; compare trained ones with lead or spread"
+                    raise ValueError(f"{ast.unparse(node)!r}: expected cells of rows that are not trained, {got}")
+            return _EXTREMES[name](list(settings.values()), 0)
+        case ast.Call(ast.Name(), [ast.Attribute(ast.Name())], []):
+            places = _places(node, tables)
+            if len(places) > 1:
+                raise ValueError(f"{ast.unparse(node)!r} is a group of {len(places)} rows; expected one row")
+            return cells(places)[places[0]]
+    raise ValueError(f"{ast.unparse(node)!r} is not allowed; allowed: {ALLOWED}")
+
+
+def _settings(args: Sequence[ast.expr], tables: Mapping[str, Table], cells: Cells) -> dict[Place | str, Array]:
+    """Evaluate what is compared with each other, groups row by row; nothing is compared with itself."""
+    found: dict[Place | str, Array] = {}
+    for arg in args:
+        match arg:
+            case ast.Call(ast.Name(), [ast.Attribute(ast.Name())], []):
+                found |= cells([place for place in _places(arg, tables) if place not in found])
+            case _:
+                found[ast.unparse(arg)] = _evaluate(arg, tables, cells)
+    return found
+
+
+def _places(cell: ast.Call, tables: Mapping[str, Table]) -> list[Place]:
+    column, table, name = cell.func.id, cell.args[0].value.id, cell.args[0].attr
+    if table not in tables:
+        raise ValueError(f"{ast.unparse(cell)}: no table {table!r}; {suggest(table, tables)}")
+    columns = CELLS if table == EMBEDDING else tables[table].columns
+    if column not in columns:
+        raise ValueError(f"{ast.unparse(cell)}: no column {column!r} in table {table}; {suggest(column, columns)}")
+    rows = tables[table].rows
+    chosen = [name] if name in rows else [key for key, row in rows.items() if row.group == name]
+    if not chosen:
+        raise ValueError(f"{ast.unparse(cell)}: no row {name!r} in table {table}; {suggest(name, rows)}")
+    return [Place(table, row, column) for row in chosen]
+
+
+def row_of(place: Place, tables: Mapping[str, Table]) -> Row:
+    """Return the declared row of a cell."""
+    return tables[place.table].rows[place.row]
 
 
 def load_claims(path: Path, tables: Mapping[str, Table]) -> dict[str, Claim]:
@@ -170,45 +243,9 @@ def load_claims(path: Path, tables: Mapping[str, Table]) -> dict[str, Claim]:
     problems = []
     for key, claim in claims.items():
         for index, check in enumerate(claim.checks):
-            where = f"{path}: claims.{key}.checks.{index}"
-            problems += [f"{where}.{problem}" for problem in _dangling(check, tables)]
+            try:
+                parse(check, tables)
+            except ValueError as error:
+                problems.append(f"{path}: claims.{key}.checks.{index}: {error}")
     raise_problems(problems)
     return claims
-
-
-def column_of(place: Place, tables: Mapping[str, Table]) -> Column:
-    """Return the declared column of a cell."""
-    return tables[place.table].columns[place.column]
-
-
-def _column(check: _Check, table: Table) -> str:
-    if check.column is not None:
-        return check.column
-    return next((key for key, column in table.columns.items() if column.metric == "miou"), "")
-
-
-def _dangling(check: _Check, tables: Mapping[str, Table]) -> list[str]:
-    problems = []
-    for key in ("table", "minus_table"):
-        name = getattr(check, key, None)
-        if name is not None and name not in tables:
-            problems.append(f"{key}: no table {name!r}; {suggest(name, tables)}")
-    if problems:
-        return problems
-    table = tables[check.table]
-    for key in ("row", "minus", "over"):
-        name = getattr(check, key, None)
-        owner = tables[getattr(check, "minus_table", None) or check.table] if key == "minus" else table
-        if name is not None and name not in owner.rows:
-            problems.append(f"{key}: no row {name!r} in table {owner.table}; {suggest(name, owner.rows)}")
-    group = getattr(check, "group", None)
-    groups = {row.group for row in table.rows.values()}
-    if group is not None and group not in groups:
-        problems.append(f"group: no group {group!r} in table {table.table}; {suggest(group, sorted(groups))}")
-    for name in {check.table, getattr(check, "minus_table", None) or check.table}:
-        columns = tables[name].columns
-        if _column(check, tables[name]) not in columns:
-            problems.append(
-                f"column: no column {check.column!r} in table {name}; {suggest(check.column or '', columns)}"
-            )
-    return problems

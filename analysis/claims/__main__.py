@@ -9,11 +9,13 @@ from typing import Any
 import pandas as pd
 
 from analysis.claims import Claim, load_claims
-from analysis.claims.verdicts import NO_INTERVAL, Judge, Outcome, combine
+from analysis.claims.verdicts import Judge, Outcome, combine, say
 from analysis.latex_text import to_plain
 from analysis.results import read_for_comparison, resolve, track_parser
+from analysis.tables.embedding import embedding_values
 from analysis.tables.layout import template
 from analysis.tables.values import collect_values, load_external
+from analysis.uncertainty import FEWEST_SEEDS, Interval
 from pne.errors import reports_user_errors
 from pne.files import write_text
 from pne.spec import ResolvedTrack
@@ -23,52 +25,47 @@ Judged = Mapping[str, tuple[Claim, list[Outcome]]]
 
 # Read above the verdicts, in Markdown and on the report's page.
 EXPLANATIONS = {
-    "held": "the whole 95 % interval keeps the bound",
-    "not held": "the whole interval is beyond it",
-    "undecided": f"the interval contains the bound, or there is none ({NO_INTERVAL})",
-    "not comparable": "a bound other than 0 is a size, and sizes are compared on the paper's own data sets alone",
+    "held": "the whole 95 % interval over seeds keeps the bound, for every check of the claim",
+    "not held": "the bound is broken at 5 %, after Holm over the checks of the claim",
+    "undetermined": "neither",
+    "not enough seeds": f"fewer than {FEWEST_SEEDS} seeds decide nothing",
+    "not comparable": "a bound other than 0 is a size, and sizes are compared on the paper's own data sets alone; "
+    "so are rows that the paper quotes",
     "not measured": "runs behind it are missing",
+    "not reported": "the paper prints no number of it",
+    "not tested": "for the reason given",
 }
 REMARKS = (
-    "Intervals of mIoU come from a bootstrap over test images, paired between runs; with one seed they say nothing "
-    "about the randomness of training. With several seeds these are resampled too, and what they add is widened as "
-    "Student's t asks for so few. Any other quantity has an interval over seeds only, hence none with one seed. "
-    "Published: the verdict on the paper's printed numbers, taken as exact."
+    "Verdicts and intervals concern other seeds on the same test images (docs/statistics.md). Images: the interval "
+    "over other test images, which decides nothing. Published: the verdict on the paper's printed numbers, taken as "
+    "exact. A claim has the weakest verdict that one of its checks has."
 )
 
 
-def as_record(key: str, index: int, claim: Claim, outcome: Outcome) -> dict[str, Any]:
-    """Return a check and its outcome as one flat record."""
-    found = outcome.interval
+def as_record(key: str, index: int, claim: Claim, outcome: Outcome, track: ResolvedTrack) -> dict[str, Any]:
+    """Return a check and its outcome as one flat record; unknown ends of intervals are empty."""
+    absent = Interval(None, None, None)
+    measured, images = outcome.measured or absent, outcome.images or absent
+    numbers = {"measured": measured.estimate, "low": measured.low, "high": measured.high}
+    numbers |= {"image_low": images.low, "image_high": images.high}
+    tested = outcome.measured is not None and measured.low == measured.low
+    numbers |= (
+        {"p_holds": outcome.p_holds, "p_fails": outcome.p_fails} if tested else dict.fromkeys(("p_holds", "p_fails"))
+    )
     return {
         "claim": key,
         "check": index,
-        "quantity": describe_check(outcome),
+        "expression": outcome.text,
         "minimum": outcome.check.minimum,
         "maximum": outcome.check.maximum,
         "published": outcome.published,
         "published_verdict": outcome.published_verdict,
-        "measured": outcome.measured,
-        "low": None if found is None else found.low,
-        "high": None if found is None else found.high,
+        **{name: None if number != number else number for name, number in numbers.items()},
         "seeds": outcome.seeds,
-        "verdict": outcome.verdict,
-        "reason": outcome.reason,
+        "verdict": say(outcome.verdict, track),
         "paper": " ".join(claim.paper),
         "remarks": " ".join(map(to_plain, outcome.remarks)),
     }
-
-
-def describe_check(outcome: Outcome) -> str:
-    """Name the quantity of a check by its cells."""
-    first, last = str(outcome.places[0]), str(outcome.places[-1])
-    return {
-        "difference": f"{first} − {last}",
-        "ratio": f"{first} / {last}",
-        "value": first,
-        "spread": f"largest − smallest of {first} ... {last}",
-        "lead": f"{first} − best other of its group",
-    }[outcome.check.kind]
 
 
 def describe(judged: Judged, track: ResolvedTrack) -> dict[str, Any]:
@@ -77,84 +74,53 @@ def describe(judged: Judged, track: ResolvedTrack) -> dict[str, Any]:
         key: {
             "statement": claim.statement,
             "paper": claim.paper,
-            "note": claim.note,
-            "published_verdict": combine(outcome.published_verdict for outcome in outcomes),
-            "verdict": combine(outcome.verdict for outcome in outcomes),
-            "seeds": min(outcome.seeds for outcome in outcomes),
+            "quote": None if claim.quote is None else to_plain(claim.quote),
+            "note": claim.note or claim.not_tested,
+            "published_verdict": combine([outcome.published_verdict for outcome in outcomes]),
+            "verdict": say(combine([outcome.verdict for outcome in outcomes]), track),
+            "seeds": min((outcome.seeds for outcome in outcomes), default=0),
             "checks": [
-                as_record(key, index, claim, outcome)
+                as_record(key, index, claim, outcome, track)
                 | {
-                    "bounds": bounds_of(outcome),
-                    "published_text": write_published(outcome),
+                    "published_text": _number("–" if outcome.published is None else f"{outcome.published:.4g}"),
                     "measured_text": write_measured(outcome),
-                    "cells": [place._asdict() for place in outcome.places],
+                    "cells": [place._asdict() for place in outcome.check.places],
                 }
                 for index, outcome in enumerate(outcomes)
             ],
+            "remarks": list(dict.fromkeys(to_plain(remark) for outcome in outcomes for remark in outcome.remarks)),
         }
         for key, (claim, outcomes) in judged.items()
     }
+    comparable = track.declaration.comparable
     return {
         "track": track.name,
-        "comparable": track.declaration.comparable,
-        "about": about_track(track),
+        "comparable": comparable,
+        "about": f"Track {track.name}: {track.declaration.title.rstrip('.')}. "
+        + (
+            "Measured on the paper's data sets."
+            if comparable
+            else "Other data or shorter runs than the paper's: only signs are compared, sizes are not, and no verdict "
+            "says that a claim about the paper's data holds or fails."
+        ),
         "explanations": EXPLANATIONS,
         "remarks": REMARKS,
         "claims": claims,
     }
 
 
-def render_csv(judged: Judged) -> str:
-    """Write one line per check, unrounded."""
-    records = [
-        as_record(key, index, claim, outcome)
-        for key, (claim, outcomes) in judged.items()
-        for index, outcome in enumerate(outcomes)
-    ]
-    return pd.DataFrame(records, dtype=object).to_csv(index=False, lineterminator="\n")
-
-
-def render_markdown(judged: Judged, content: Mapping[str, Any]) -> str:
-    """Write an overview and, below it, every check with its numbers."""
-    remarks = {
-        key: dict.fromkeys(to_plain(remark) for outcome in outcomes for remark in outcome.remarks)
-        for key, (_, outcomes) in judged.items()
-    }
-    return template("claims.md").render(content=content, remarks_of=remarks)
-
-
-def about_track(track: ResolvedTrack) -> str:
-    """Say what was measured and whether the paper's sizes may be compared with it."""
-    comparable = (
-        "Measured on the paper's data sets."
-        if track.declaration.comparable
-        else "Other data or shorter runs than the paper's: only signs are compared, sizes are not."
-    )
-    return f"Track {track.name}: {track.declaration.title.rstrip('.')}. {comparable}"
-
-
-def bounds_of(outcome: Outcome) -> str:
-    """Write the bounds of a check."""
-    check = outcome.check
-    return ", ".join(
-        f"{'>' if sign == '≥' and bound == 0 else '<' if bound == 0 else sign} {bound:g}"
-        for sign, bound in (("≥", check.minimum), ("≤", check.maximum))
-        if bound is not None
-    )
-
-
-def write_published(outcome: Outcome) -> str:
-    """Write the quantity in the paper's numbers."""
-    return "–" if outcome.published is None else f"{outcome.published:.4g}".replace("-", "−")
-
-
 def write_measured(outcome: Outcome) -> str:
     """Write the measured quantity with its interval and number of seeds."""
     if outcome.measured is None:
         return "–"
-    found = outcome.interval
-    limits = "" if found is None else f" [{found.low:.3g}, {found.high:.3g}]"
-    return f"{outcome.measured:.3g}{limits}, n = {outcome.seeds}".replace("-", "−")
+    value, low, high = outcome.measured
+    limits = f" [{low:.3g}, {high:.3g}]" if low == low else ""
+    images = f"; images [{outcome.images.low:.3g}, {outcome.images.high:.3g}]" if outcome.images else ""
+    return _number(f"{value:.3g}{limits}, n = {outcome.seeds}{images}")
+
+
+def _number(text: str) -> str:
+    return text.replace("-", "−")
 
 
 @reports_user_errors
@@ -167,17 +133,20 @@ def main(argv: Sequence[str] | None = None) -> None:
     claims = load_claims(args.experiments / "claims.yaml", tables)
     scores = load_external(args.experiments / "external.yaml")
     track, frame = read_for_comparison(track)
-    judge = Judge(track, tables, collect_values(track, frame, scores))
+    folder: Path = args.results / track.name
+    values = pd.concat([collect_values(track, frame, scores), embedding_values(track, folder / "tables")])
+    judge = Judge(track, tables, values)
     judged = {key: (claim, judge.outcomes(claim)) for key, claim in claims.items()}
     content = describe(judged, track)
-    folder: Path = args.results / track.name / "claims"
+    numbers = pd.DataFrame([check for claim in content["claims"].values() for check in claim["checks"]], dtype=object)
+    numbers = numbers.drop(columns=["published_text", "measured_text", "cells"])
     for name, text in (
-        ("claims.md", render_markdown(judged, content)),
-        ("claims.csv", render_csv(judged)),
+        ("claims.md", template("claims.md").render(content=content)),
+        ("claims.csv", numbers.to_csv(index=False, lineterminator="\n")),
         ("claims.json", json.dumps(content, indent=1, ensure_ascii=False) + "\n"),
     ):
-        write_text(folder / name, text)
-        print(folder / name)
+        write_text(folder / "claims" / name, text)
+        print(folder / "claims" / name)
 
 
 if __name__ == "__main__":

@@ -1,37 +1,25 @@
 """Whether the paper's claims hold, in its own printed numbers and in the measured ones."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
 
-from analysis.claims import Check, Claim, Place, column_of
-from analysis.statistics import (
-    ImageCounts,
-    Interval,
-    common_images,
-    draw_images,
-    interval,
-    miou,
-    read_counts,
-    resample_seeds,
-    streams,
-)
+from analysis import uncertainty
+from analysis.claims import Check, Claim, Place, parse, row_of
+from analysis.latex_text import quote
 from analysis.tables.values import Series, series_of
+from analysis.uncertainty import FEWEST_BLOCKS, Estimate, Interval, Verdict
 from pne.errors import UserError
 from pne.spec import ResolvedTrack
 from pne.spec.schema import Table
 
-Verdict = Literal["held", "not held", "undecided", "not comparable", "not measured", "not reported"]
-
-# Of a claim with several checks, the first of these that one of them has.
-_PRECEDENCE: tuple[Verdict, ...] = ("not held", "not measured", "not reported", "undecided", "not comparable", "held")
-RESAMPLES = 1000
-NO_INTERVAL = "one seed, no interval"
+MISSING = uncertainty.exact(np.nan)
+FEW_BLOCKS = f"Fewer than {FEWEST_BLOCKS} independent blocks of test images: the interval over images is too short."
+DECIDED = get_args(Verdict)
 
 
 @dataclass(frozen=True)
@@ -40,62 +28,51 @@ class Outcome:
 
     Attributes
     ----------
+    text : str
+        The check as declared.
     check : Check
-    places : tuple of Place
-        Cells it is computed from.
     published : float or None
         The quantity in the paper's printed values.
     published_verdict, verdict : str
-    measured : float or None
-        The quantity in the measured values, means over seeds.
-    interval : Interval or None
-        Its 95 % interval; None where neither images nor seeds could be resampled.
+        One of `DECIDED`, or not comparable, not measured, not reported.
+    measured : Interval or None
+        The quantity in the measured values with its 95 % interval over seeds; NaN ends with too few.
+    images : Interval or None
+        What other test images would give, beside the verdict; None where it is not computed from mIoU.
+    p_holds, p_fails : float
+        The latter after Holm over the claim's checks.
     seeds : int
-    reason : str
-        Why a check with a measured value is undecided, where its interval does not say it.
+        How many all cells have in common.
     remarks : tuple of str
         LaTeX text.
     """
 
+    text: str
     check: Check
-    places: tuple[Place, ...]
     published: float | None
-    published_verdict: Verdict
-    verdict: Verdict
-    measured: float | None = None
-    interval: Interval | None = None
-    seeds: int = 0
-    reason: str = ""
-    remarks: tuple[str, ...] = ()
+    published_verdict: str
+    verdict: str
+    measured: Interval | None
+    images: Interval | None
+    p_holds: float
+    p_fails: float
+    seeds: int
+    remarks: tuple[str, ...]
 
 
-def combine(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the verdict on a claim from those on its checks: it holds if all hold, it fails if one fails."""
-    found = set(verdicts)
-    return next(verdict for verdict in _PRECEDENCE if verdict in found)
+def combine(verdicts: list[str]) -> str:
+    """Return the verdict on a claim from those on its checks; one without checks is not tested."""
+    return str(uncertainty.claim_verdict(verdicts)) if verdicts else "not tested"
 
 
-def judge(check: Check, found: Interval) -> Verdict:
-    """Compare an estimate and its interval with the bounds of a check.
-
-    Held: the whole interval keeps the bounds. Not held: the whole interval is beyond one of them. Bounds of 0 ask for
-    more (or less) than 0, others include their value.
-    """
-    low, high = round(found.low, 9), round(found.high, 9)  # printed decimals, not their binary neighbours
-    inside, outside = True, False
-    if check.minimum is not None:
-        beyond = 0.0 if check.minimum == 0 else -1e-9
-        inside &= low > check.minimum + beyond
-        outside |= high <= check.minimum + beyond
-    if check.maximum is not None:
-        beyond = 0.0 if check.maximum == 0 else 1e-9
-        inside &= high < check.maximum + beyond
-        outside |= low >= check.maximum + beyond
-    return "held" if inside else "not held" if outside else "undecided"
+def say(verdict: str, track: ResolvedTrack) -> str:
+    """Name the data beside a verdict that was not found on the paper's: it says nothing about the paper's."""
+    apart = verdict in DECIDED and not track.declaration.comparable
+    return f"on {track.declaration.title}: {verdict}" if apart else verdict
 
 
 class Judge:
-    """Judges checks on one track.
+    """Judges claims on one track.
 
     Parameters
     ----------
@@ -104,100 +81,96 @@ class Judge:
         All declared tables, those that the track does not offer included.
     values : DataFrame
         From `analysis.tables.values.collect_values`.
-    seed : int
-        Of the bootstrap; the same for every check, so that verdicts can be made again.
     """
 
-    def __init__(self, track: ResolvedTrack, tables: Mapping[str, Table], values: pd.DataFrame, seed: int = 0) -> None:
-        self._track, self._tables, self._seed = track, tables, seed
+    def __init__(self, track: ResolvedTrack, tables: Mapping[str, Table], values: pd.DataFrame) -> None:
+        self._track, self._tables = track, tables
         self._lines = dict(list(values.groupby(["table", "row", "column"], sort=False)))
-        self._counts: dict[Path, ImageCounts] = {}
-        self._weights: dict[int, np.ndarray] = {}
-        self._miou: dict[Path, np.ndarray] = {}
+        self._samples: dict[Path, tuple[tuple[str, ...], int, np.ndarray]] = {}
 
     def outcomes(self, claim: Claim) -> list[Outcome]:
-        """Judge every check of a claim."""
-        return [self.outcome(check) for check in claim.checks]
+        """Judge every check of a claim, all at once."""
+        checks = [parse(text, self._tables) for text in claim.checks]
+        if not checks:
+            return []
+        printed = [self._published(check) for check in checks]
+        measured = [self._measured(check) for check in checks]
+        families, bounds = (printed, [found for found, *_ in measured]), [check.bounds for check in checks]
+        on_paper, on_runs = (uncertainty.judge(estimates, bounds) for estimates in families)
+        outcomes = []
+        for index, (check, (found, seeds, remarks)) in enumerate(zip(checks, measured, strict=True)):
+            images, of_images = self._of_images(check, seeds)
+            verdict = "not measured" if found is MISSING else str(on_runs.verdict[index])
+            if not (check.of_signs or self._track.declaration.comparable):
+                verdict = "not comparable"
+            absent = printed[index] is MISSING
+            outcomes.append(
+                Outcome(
+                    text=claim.checks[index],
+                    check=check,
+                    published=None if absent else float(printed[index].value),
+                    published_verdict="not reported" if absent else str(on_paper.verdict[index]),
+                    verdict=verdict,
+                    measured=None if found is MISSING else Interval(*map(float, found.interval())),
+                    images=images,
+                    p_holds=float(on_runs.p_holds[index]),
+                    p_fails=float(on_runs.p_fails[index]),
+                    seeds=len(seeds),
+                    remarks=remarks + of_images,
+                )
+            )
+        return outcomes
 
-    def outcome(self, check: Check) -> Outcome:
-        """Judge one check."""
-        places = tuple(check.places(self._tables))
-        published, published_verdict = self._published(check, places)
-        comparable = check.of_sign or self._track.declaration.comparable
-        outcome = partial(Outcome, check, places, published, published_verdict)
-        try:
-            measured, found, seeds, remarks = self._measured(check, places)
-        except _NotMeasured as missing:
-            return outcome("not measured" if comparable else "not comparable", remarks=missing.remarks)
-        outcome = partial(outcome, measured=measured, interval=found, seeds=seeds, remarks=remarks)
-        if not comparable:
-            return outcome("not comparable")
-        if found is None:
-            return outcome("undecided", reason=NO_INTERVAL)
-        return outcome(judge(check, found))
+    def _published(self, check: Check) -> Estimate:
+        values = {place: self._printed(place) for place in check.places}
+        if any(np.isnan(value).any() for value in values.values()):
+            return MISSING
+        return uncertainty.exact(round(float(check.estimate(values).value), 9))
 
-    def _published(self, check: Check, places: Sequence[Place]) -> tuple[float | None, Verdict]:
-        cells = [self._tables[place.table].rows[place.row].published.get(place.column) for place in places]
-        values = [None if cell is None else cell.value for cell in cells]
-        if any(value is None for value in values):
-            return None, "not reported"
-        found = round(float(check.quantity([np.array([value]) for value in values])[0]), 9)
-        return found, judge(check, Interval(found, found, found))
+    def _printed(self, place: Place) -> np.ndarray:
+        cell = row_of(place, self._tables).published.get(place.column)
+        return np.array([np.nan if cell is None or cell.value is None else cell.value])
 
-    def _measured(self, check: Check, places: Sequence[Place]) -> tuple[float, Interval | None, int, tuple[str, ...]]:
-        series = [self._series(place) for place in places]
-        remarks = tuple(dict.fromkeys(note for one in series for note in one.notes))
-        seeds = sorted(set.intersection(*(set(one.by_seed) for one in series)))
+    def _measured(self, check: Check) -> tuple[Estimate, list[int], tuple[str, ...]]:
+        """Estimate the quantity over the seeds that all trained rows have; others keep their printed values."""
+        series = {place: self._series(place) for place in check.places if row_of(place, self._tables).is_trained}
+        remarks = tuple(dict.fromkeys(note for one in series.values() for note in one.notes))
+        seeds = sorted(set.intersection(*(set(one.by_seed) for one in series.values()))) if series else []
         if not seeds:
-            raise _NotMeasured(remarks)
-        values = [np.array([[one.by_seed[seed] for seed in seeds]]) for one in series]  # (1, S) each
-        estimate = float(check.quantity([value.mean(1) for value in values])[0])
-        of_images = all(column_of(place, self._tables).metric == "miou" for place in places)
-        if len(seeds) == 1 and not of_images:
-            return estimate, None, 1, remarks
-        try:
-            resampled = self._resample_images(places, seeds) if of_images else np.stack(values, 1)
-        except UserError as error:
-            raise _NotMeasured((*remarks, str(error))) from error
-        resampled = np.broadcast_to(resampled, (RESAMPLES, *resampled.shape[1:]))
-        spread = resample_seeds(resampled, check.quantity, streams(self._seed)[1])
-        return estimate, interval(estimate, spread), len(seeds), remarks
+            return MISSING, [], remarks
+        values = {place: np.array([one.by_seed[seed] for seed in seeds]) for place, one in series.items()}
+        quoted = {place: self._printed(place) for place in check.places if place not in series}
+        return check.estimate(values | quoted), seeds, remarks
 
-    def _resample_images(self, places: Sequence[Place], seeds: Sequence[int]) -> np.ndarray:
-        """Resample the mIoU of every cell and seed over test images; shape (R, cells, S)."""
-        paths = [[self._confusion(place, seed) for seed in seeds] for place in places]
-        images = common_images([[self._read(path) for path in group] for group in paths])
-        return np.stack([np.stack([self._resampled(path, images) for path in group], 1) for group in paths], 1)
+    def _of_images(self, check: Check, seeds: Sequence[int]) -> tuple[Interval | None, tuple[str, ...]]:
+        """Compute the quantity without one block of test images after the other, from the counts behind the cells."""
+        trained = [place for place in check.places if row_of(place, self._tables).is_trained]
+        columns = (self._tables[place.table].columns.get(place.column) for place in trained)
+        if not seeds or any(column is None or column.metric != "miou" for column in columns):
+            return None, ()
+        lines = {place: self._lines[place].set_index("seed").loc[list(seeds)] for place in trained}
+        try:
+            found = {place: [self._leave_out(of_seed) for of_seed in of.itertuples()] for place, of in lines.items()}
+            uncertainty.common_images(names for of_place in found.values() for names, *_ in of_place)
+        except UserError as error:
+            return None, (quote(str(error)),)
+        values = {place: np.stack([values for *_, values in of_place], -1) for place, of_place in found.items()}
+        quoted = {place: self._printed(place) for place in check.places if place not in found}
+        few = any(blocks < FEWEST_BLOCKS for of_place in found.values() for _, blocks, _ in of_place)
+        interval = uncertainty.image_interval(check.estimate(values | quoted).value)
+        return interval if np.isfinite(interval.low) else None, (FEW_BLOCKS,) if few else ()
+
+    def _leave_out(self, line: Any) -> tuple[tuple[str, ...], int, np.ndarray]:
+        """Return the images of an evaluation, how many blocks they make, and the mIoU without each, shape (1 + B,)."""
+        if line.confusion not in self._samples:
+            counts = uncertainty.read_counts(line.confusion)
+            layout = self._track.declaration.datasets[self._track.runs[line.run].dataset].layout
+            weights = uncertainty.leave_out(uncertainty.image_blocks(counts.names, layout))
+            self._samples[line.confusion] = counts.names, len(weights) - 1, uncertainty.miou(counts, weights)
+        return self._samples[line.confusion]
 
     def _series(self, place: Place) -> Series:
         table = self._track.tables.get(place.table)
         if table is None or not table.available:
-            reason = getattr(table, "reason", None) or f"The track has no table {place.table}."
-            raise _NotMeasured((reason,))
-        series = series_of(self._lines[place]) if place in self._lines else Series()
-        if column_of(place, self._tables).kind == "external":
-            return replace(series, notes=() if series.by_seed else ("No score of the server is entered.",))
-        return series
-
-    def _confusion(self, place: Place, seed: int) -> Path:
-        lines = self._lines[place]
-        return lines.loc[lines["seed"] == seed, "confusion"].item()
-
-    def _resampled(self, path: Path, images: int) -> np.ndarray:
-        """Resample the mIoU of one evaluation, once; all evaluations on as many images see the same draws of them."""
-        if images not in self._weights:
-            self._weights[images] = draw_images(images, RESAMPLES, streams(self._seed)[0])
-        if path not in self._miou:
-            self._miou[path] = miou(self._read(path), self._weights[images])
-        return self._miou[path]
-
-    def _read(self, path: Path) -> ImageCounts:
-        if path not in self._counts:
-            self._counts[path] = read_counts(path)
-        return self._counts[path]
-
-
-class _NotMeasured(Exception):
-    def __init__(self, remarks: tuple[str, ...]) -> None:
-        super().__init__(" ".join(remarks))
-        self.remarks = remarks
+            return Series(notes=(getattr(table, "reason", None) or f"The track has no table {place.table}.",))
+        return series_of(self._lines[place]) if place in self._lines else Series(notes=("Nothing is measured here.",))

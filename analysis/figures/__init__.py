@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from pne.errors import UserError
 from pne.spec import ResolvedRow, ResolvedTable, ResolvedTrack, Run
 from pne.spec.reading import check_model, raise_problems, read_yaml, suggest
+from pne.spec.schema import Strict
 
 FILE = "figures.yaml"
 Kind = Literal["tsne_sampling", "tsne_loss", "pairs", "qualitative", "sweeps", "training_curves", "class_iou"]
@@ -25,10 +26,8 @@ NAME = re.compile(r"[a-z0-9_]+")
 NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
 
-class FigureDeclaration(BaseModel):
+class FigureDeclaration(Strict):
     """One figure."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: Kind
     title: str

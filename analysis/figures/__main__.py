@@ -23,6 +23,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="figures (default: all that the track offers)")
     parser.add_argument("--method", default="sklearn", help="of map: sklearn or opentsne (default: %(default)s)")
     parser.add_argument("--per-class", type=int, default=100, help="of map: pixels of a class (default: %(default)s)")
+    parser.add_argument(
+        "--own-starts", action="store_true", help="of map: two networks begin at their own components, not the first's"
+    )
     args = parser.parse_args(argv)
     track = resolve(args)
     figures = resolve_figures(track, args.experiments)
@@ -46,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         from analysis.figures.tsne import compute_map
 
         for figure in chosen:
-            print(compute_map(figure, track, args.method, args.per_class))
+            print(compute_map(figure, track, args.method, args.per_class, args.own_starts))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """t-SNE coordinates of pixel embeddings, computed apart from their plot and stored."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -27,20 +27,14 @@ class Map(Archive):
     ``panel`` tells which plane a pixel's coordinates are on; ``by_label`` and ``by_correct`` which sample it is of.
     """
 
-    SHAPES: ClassVar[dict[str, str]] = {
-        **dict.fromkeys(("panel", "label", "prediction", "by_label", "by_correct"), "n"),
-        **{"xy": "n2", "classes": "c", "palette": "c3"},
-    }
-
-    about: dict[str, Any]
-    xy: NDArray[np.float32]
-    panel: NDArray[np.int8]
-    label: NDArray[np.int16]
-    prediction: NDArray[np.int16]
-    by_label: NDArray[np.bool_]
-    by_correct: NDArray[np.bool_]
-    classes: NDArray[np.str_]
-    palette: NDArray[np.uint8]
+    xy: Annotated[NDArray[np.float32], "n2"]
+    panel: Annotated[NDArray[np.int8], "n"]
+    label: Annotated[NDArray[np.int16], "n"]
+    prediction: Annotated[NDArray[np.int16], "n"]
+    by_label: Annotated[NDArray[np.bool_], "n"]
+    by_correct: Annotated[NDArray[np.bool_], "n"]
+    classes: Annotated[NDArray[np.str_], "c"]
+    palette: Annotated[NDArray[np.uint8], "c3"]
 
 
 def unit_rows(x: NDArray[np.floating]) -> NDArray[np.float64]:
@@ -116,9 +110,7 @@ def thin(features: Features, per_class: int) -> Features:
         for sample in (features.by_label, features.by_correct)
     )
     kept = by_label | by_correct
-    thinned = features.select(kept)
-    thinned.by_label, thinned.by_correct = by_label[kept], by_correct[kept]
-    return thinned
+    return replace(features.select(kept), by_label=by_label[kept], by_correct=by_correct[kept])
 
 
 def shared_pixels(first: Features, second: Features) -> tuple[Features, Features]:
@@ -138,23 +130,24 @@ def shared_pixels(first: Features, second: Features) -> tuple[Features, Features
     return first.select(rows >= 0), second.select(rows[rows >= 0])
 
 
-def map_one(features: Features, per_class: int, method: str, about: dict[str, Any]) -> Map:
-    """Place both samples of one run on one plane, so that a pixel of both stands at the same place in both panels."""
-    return _map([thin(features, per_class)], method, about)
+def make_map(
+    features: Sequence[Features], per_class: int, method: str, about: dict[str, Any], own_starts: bool = False
+) -> Map:
+    """Place pixels of one or two runs.
 
-
-def map_two(first: Features, second: Features, per_class: int, method: str, about: dict[str, Any]) -> Map:
-    """Place the same pixels of two runs on a plane each, both beginning where the first run's pixels are."""
-    return _map(shared_pixels(thin(first, per_class), thin(second, per_class)), method, about)
-
-
-def _map(parts: Sequence[Features], method: str, about: dict[str, Any]) -> Map:
-    start = initial_positions(unit_rows(parts[0].penultimate))
+    Of one run both samples are on one plane, so that a pixel of both stands at the same place in both panels. Of two
+    runs the same pixels are on a plane each, begun where the first run's pixels are, or each run's own.
+    """
+    parts: Sequence[Features] = [thin(one, per_class) for one in features]
+    if len(parts) == 2:
+        parts, about = shared_pixels(*parts), about | {"own_starts": own_starts}
+    begun_by = parts if own_starts else parts[:1] * len(parts)
+    starts = [initial_positions(unit_rows(part.penultimate)) for part in begun_by]
     pixels = len(parts[0].label)
     names = ("label", "prediction", "by_label", "by_correct")
     return Map(
         about=about | {"pixels": pixels, "method": method},
-        xy=np.concatenate([embed(part.penultimate, start, method) for part in parts]),
+        xy=np.concatenate([embed(part.penultimate, start, method) for part, start in zip(parts, starts, strict=True)]),
         panel=np.repeat(np.arange(len(parts), dtype=np.int8), pixels),
         classes=parts[0].classes,
         palette=parts[0].palette,
@@ -162,7 +155,9 @@ def _map(parts: Sequence[Features], method: str, about: dict[str, Any]) -> Map:
     )
 
 
-def compute_map(figure: ResolvedFigure, track: ResolvedTrack, method: str, per_class: int) -> Path:
+def compute_map(
+    figure: ResolvedFigure, track: ResolvedTrack, method: str, per_class: int, own_starts: bool = False
+) -> Path:
     """Compute t-SNE coordinates from the stored features and store them.
 
     Raises
@@ -170,14 +165,11 @@ def compute_map(figure: ResolvedFigure, track: ResolvedTrack, method: str, per_c
     UserError
         If the figure shows no t-SNE, or features are missing.
     """
+    if figure.declaration.kind not in ("tsne_sampling", "tsne_loss"):
+        raise UserError(f"figure {figure.name}: a figure of kind {figure.declaration.kind} has no t-SNE coordinates")
     features = [Features.read(features_file(track.runs[run])) for run in figure.first_seed_runs]
     about = {"figure": figure.name, "runs": figure.first_seed_runs}
-    if figure.declaration.kind == "tsne_sampling":
-        data = map_one(features[0], per_class, method, about)
-    elif figure.declaration.kind == "tsne_loss":
-        data = map_two(*features, per_class, method, about)
-    else:
-        raise UserError(f"figure {figure.name}: a figure of kind {figure.declaration.kind} has no t-SNE coordinates")
+    data = make_map(features, per_class, method, about, own_starts)
     path = data_folder(figure, track) / MAP
     data.write(path)
     return path

@@ -1,16 +1,18 @@
 """From values to the cells of a printed table: means, differences to the baseline, bold face and footnotes."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import Enum
+from math import isfinite
 from typing import Any, NamedTuple
 
 import pandas as pd
 
 from analysis.latex_text import quote
 from analysis.tables.values import CONDITIONS, Series, conditions, series_of
+from analysis.uncertainty import LEVEL, difference_p, holm
 from pne.spec import ResolvedRow, ResolvedTable
 from pne.spec.schema import Column, Row
 
@@ -49,10 +51,12 @@ class Cell:
         Number of runs behind a measured value.
     delta : float or None
         Difference to the row's baseline, same unit.
+    delta_p : float or None
+        Its p value; None with too few seeds.
     interval : tuple of two floats, or None
         Ends of the value's 95 % interval, printed beside it.
     star : bool
-        Whether a star marks the value.
+        Whether a star marks the difference.
     decimals : int or None
         Digits after the point; None: as many as the number needs, thousands separated.
     bold : bool
@@ -68,6 +72,7 @@ class Cell:
     spread: float | None = None
     seeds: int = 0
     delta: float | None = None
+    delta_p: float | None = None
     interval: tuple[float, float] | None = None
     star: bool = False
     decimals: int | None = 1
@@ -144,6 +149,8 @@ def measured_cells(table: ResolvedTable, side: Side, values: pd.DataFrame) -> di
             cells[key] = Cell(CellKind.EMPTY)
             continue
         compared = column.delta and baseline is not None and own.mean is not None
+        difference = own.minus(baseline) if compared else None
+        tested = difference is not None and isfinite(difference.error)
         notes = own.notes + (_comparison_notes(own, baseline) if compared else ())
         if side.side == "measured":
             notes += tuple(_condition_notes(row, column, values, of_table))
@@ -153,11 +160,22 @@ def measured_cells(table: ResolvedTable, side: Side, values: pd.DataFrame) -> di
             value=own.mean,
             spread=own.spread,
             seeds=len(own.by_seed),
-            delta=own.minus(baseline) if compared else None,
+            delta=None if difference is None else float(difference.value),
+            delta_p=float(difference_p(difference)) if tested else None,
             decimals=column.decimals,
             notes=notes,
         )
-    return _bold_best(table, cells, series) if column.bold else cells
+    best = min if column.metric == "calibration_error" else max
+    return _bold_best(table, cells, series, best) if column.bold else cells
+
+
+def star_differences(sides: Mapping[Side, Mapping[str, Cell]]) -> dict[Side, dict[str, Cell]]:
+    """Adjust the p values of all differences of a table for their number (Holm), and star those of at most 5 %."""
+    found = {side: dict(cells) for side, cells in sides.items()}
+    places = [(side, key) for side, cells in sides.items() for key in cells if cells[key].delta_p is not None]
+    for (side, key), p in zip(places, holm([sides[side][key].delta_p for side, key in places]), strict=True):
+        found[side][key] = replace(sides[side][key], delta_p=float(p), star=bool(p <= 1 - LEVEL))
+    return found
 
 
 def _configured_cell(values: Sequence[tuple[float, Sequence[str]]]) -> Cell:
@@ -215,7 +233,9 @@ def batch_text(condition: tuple[int, int]) -> str:
     return f"{world} process{'es' if world > 1 else ''} of {micro} image{'s' if micro > 1 else ''} per forward pass"
 
 
-def _bold_best(table: ResolvedTable, cells: Mapping[str, Cell], series: Mapping[str, Series]) -> dict[str, Cell]:
+def _bold_best(
+    table: ResolvedTable, cells: Mapping[str, Cell], series: Mapping[str, Series], best_of: Callable[..., float]
+) -> dict[str, Cell]:
     """Set the best of each group in bold; where the rows have different seeds, a footnote says so instead."""
     groups: dict[str, list[str]] = {}
     for key, cell in cells.items():
@@ -223,7 +243,7 @@ def _bold_best(table: ResolvedTable, cells: Mapping[str, Cell], series: Mapping[
             groups.setdefault(table.rows[key].declaration.group, []).append(key)
     found = dict(cells)
     for keys in groups.values():
-        best = max(cells[key].value for key in keys)
+        best = best_of(cells[key].value for key in keys)
         is_fair = len({frozenset(series[key].by_seed) for key in keys}) == 1
         for key in keys if len(keys) > 1 else ():
             if cells[key].value == best:

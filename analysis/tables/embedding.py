@@ -1,12 +1,13 @@
 """Table embedding: how well pixel embeddings are spread by class, the numbers behind the t-SNE pictures.
 
 All similarities are cosines of embeddings scaled to unit length. Pairs of pixels are counted within and across images;
-the intervals come from resampling whole images, since pixels of one image are no independent draws. The neighbours
-and the linear probe never look at a pixel's own image. The file reads from the printed table down to its metrics.
+intervals over images leave out whole ones, since pixels of one image are no independent draws. The neighbours and the
+linear probe never look at a pixel's own image. The file reads from the printed table down to its metrics.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations, product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,13 +20,15 @@ from sklearn.model_selection import GroupKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from analysis import uncertainty
 from analysis.figures import NOT_COMPARABLE, features_file
 from analysis.figures.tsne import unit_rows
 from analysis.latex_text import quote
-from analysis.statistics import draw_images, draw_seeds, streams, widen
 from analysis.tables import EMBEDDING
 from analysis.tables.cells import Cell, CellKind, Side
-from analysis.tables.layout import ONE_SEED, PrintedTable, Record, measured_caption
+from analysis.tables.layout import PrintedTable, Record, measured_caption
+from analysis.tables.values import VALUES
+from analysis.uncertainty import FEWEST_SEEDS, LEVEL
 from pne.counts import mean_of_known
 from pne.errors import UserError
 from pne.extract.archives import Features
@@ -36,40 +39,51 @@ Measured = dict[tuple[str, str], Array]
 
 
 class Metric(NamedTuple):
-    """Head of a metric's column, whether more is better, and the digits printed."""
+    """Head of a metric's column, whether more is better (None: neither end is good), and the digits printed."""
 
     head: str
-    higher_is_better: bool
+    higher_is_better: bool | None
     decimals: int = 3
 
 
 METRICS = {
     "alignment": Metric("align.", False),
-    "uniformity": Metric("unif.", False),
+    "uniformity": Metric("unif.", None),
     "intra_cosine": Metric("cos within", True),
     "inter_cosine": Metric("cos between", False),
+    "distance_ratio": Metric("between/within", True, 2),
     "silhouette": Metric("silhouette", True),
     "knn_purity": Metric("kNN (%)", True, 1),
     "probe_accuracy": Metric("probe (%)", True, 1),
 }
+ARROWS = {True: "↑", False: "↓", None: ""}
 OVERALL = "all"
 NEIGHBOURS = 10
 FOLDS = 5
-RESAMPLES = 1000
 COLUMNS = (
     *("row", "space", "baseline", "scope", "metric", "value", "low", "high", "delta", "delta_low", "delta_high"),
-    *("seeds", "pixels", "images", "smallest_class", "largest_class"),
+    *("delta_p", "image_low", "image_high", "by_seed", "seeds", "pixels", "images", "smallest_class", "largest_class"),
 )
 SPACES = {"penultimate": "penultimate layer", "projection": "projection"}
 NOTE = (
-    "Embeddings are scaled to unit length. Alignment: mean squared distance of two pixels of one class, exactly "
-    "2 − 2 · cos within. Uniformity: log of the mean of exp(−2 · squared distance) over all pairs of pixels. cos: mean "
-    "cosine of two pixels of one class, of two classes. Silhouette: mean, with cosine distance. kNN: share of the 10 "
-    "nearest pixels of other images that are of the same class. Probe: accuracy of a linear classifier fitted on other "
-    "images. Uniformity counts pixels alike, everything else classes. ↑, ↓: higher, lower is better; bold: best of the "
-    "block. Brackets (sub- and superscripts): 95 % interval over resampled test images; silhouettes, neighbours and "
-    "probe are not computed again for them. The CSV file holds more: the projection by class, and all pairs of the "
-    "classes named here."
+    "Embeddings are scaled to unit length. Alignment: mean squared distance of two pixels of one class, exactly 2 − 2"
+    " · cos within. Uniformity: log of the mean of exp(−2 · squared distance) over all pairs of pixels. cos: mean "
+    "cosine of two pixels of one class, of two classes. Between/within: mean squared distance of two pixels of two "
+    "classes over that of one class. Silhouette: mean, with cosine distance. kNN: share of the 10 nearest pixels of "
+    "other images that are of the same class. Probe: accuracy of a linear classifier fitted on other images. "
+    "Uniformity counts pixels alike, everything else classes; it has no better end, since it falls where classes "
+    "collapse to points as well as where all pixels spread. ↑, ↓: higher, lower is better; bold: best of the block. "
+    "The CSV file holds more: the projection by class, and all pairs of the classes named here."
+)
+
+OF_SEEDS = (
+    "Measured: mean over n = {} seeds. Brackets (sub- and superscripts): 95 % interval over seeds; the CSV file holds"
+    " those over test images."
+)
+OF_IMAGES = (
+    "Measured: n = {} seed{}; how much another seed would differ is not known, and nothing is starred. Brackets (sub-"
+    " and superscripts): 95 % interval over test images; silhouettes, neighbours and probe are not computed again for"
+    " it."
 )
 
 
@@ -96,7 +110,7 @@ def print_embedding(table: ResolvedTable, track: ResolvedTrack, numbers: pd.Data
             cells[key] |= {Side(name, f"{space} {scope}"): cell for name, cell in zip(METRICS, line, strict=True)}
             lines.append((Cell(CellKind.LABEL, text=rows[key].label), *line))
         printed.append(tuple(lines))
-    heads = ["", *(f"{metric.head} {'↑' if metric.higher_is_better else '↓'}" for metric in METRICS.values())]
+    heads = ["", *(f"{metric.head} {ARROWS[metric.higher_is_better]}".strip() for metric in METRICS.values())]
     return PrintedTable(
         name=EMBEDDING,
         label=EMBEDDING,
@@ -128,12 +142,13 @@ def _cell(line: tuple | None, block: pd.DataFrame, metric: Metric) -> Cell:
     if line is None:
         return Cell(CellKind.EMPTY)
     others = block.loc[block["metric"] == line.metric, "value"]
-    best = others.max() if metric.higher_is_better else others.min()
+    best = {True: others.max(), False: others.min(), None: np.nan}[metric.higher_is_better]
+    of_seeds = line.seeds >= FEWEST_SEEDS
     return Cell(
         CellKind.MEASURED,
         value=line.value,
-        interval=(line.low, line.high),
-        star=bool(line.delta_low > 0 or line.delta_high < 0),
+        interval=(line.low, line.high) if of_seeds else (line.image_low, line.image_high),
+        star=bool(line.delta_p <= 1 - LEVEL),
         decimals=metric.decimals,
         bold=len(others) > 1 and line.value == best,
     )
@@ -147,7 +162,7 @@ def _remarks(table: ResolvedTable, track: ResolvedTrack, numbers: pd.DataFrame) 
         compared_with(numbers, {key: row.declaration.label for key, row in table.rows.items() if row.runs}),
         f"{first['pixels']} pixels of {first['images']} test images, {first['smallest_class']} to "
         f"{first['largest_class']} of a class, the same for every row.",
-        ONE_SEED if seeds == 1 else f"Measured: mean over n = {seeds} seeds; the intervals hold their spread too.",
+        OF_SEEDS.format(seeds) if seeds >= FEWEST_SEEDS else OF_IMAGES.format(seeds, "s" if seeds > 1 else ""),
         data if track.declaration.comparable else f"{data} {NOT_COMPARABLE}",
     ]
 
@@ -160,7 +175,7 @@ def compared_with(numbers: pd.DataFrame, labels: Mapping[str, str]) -> str:
         return "No row has a baseline, so that there are no stars."
     names = " or ".join(labels[key] for key in baselines)
     kind = "its baseline" if len(baselines) == 1 else "its own baseline (column baseline of the CSV file)"
-    text = f"*: the interval of a row's difference to {kind}, {names}, on the same resamples leaves 0 out."
+    text = f"*: differs from {kind}, {names}, at 5 % over seeds, after Holm over the block."
     without = [space for space in dict.fromkeys(numbers["space"]) if space not in set(compared["space"])]
     if without:
         text += (
@@ -199,7 +214,8 @@ def measure_table(table: ResolvedTable, track: ResolvedTrack) -> pd.DataFrame:
     features = {
         key: [Features.read(features_file(track.runs[run])) for run in row.runs.values()] for key, row in rows.items()
     }
-    return measure_rows(features, {key: row.baseline for key, row in rows.items()})
+    layout = track.declaration.datasets[table.declaration.dataset].layout
+    return measure_rows(features, {key: row.baseline for key, row in rows.items()}, layout)
 
 
 # Classes that the paper names, and what data sets call them.
@@ -217,7 +233,7 @@ def focus_classes(classes: Iterable[str]) -> list[str]:
 
 
 def measure_rows(
-    features: Mapping[str, Sequence[Features]], baselines: Mapping[str, str | None], resamples: int = RESAMPLES
+    features: Mapping[str, Sequence[Features]], baselines: Mapping[str, str | None], dataset: str = ""
 ) -> pd.DataFrame:
     """Measure every row in every space.
 
@@ -227,13 +243,16 @@ def measure_rows(
         By key of the row, the sampled features of each seed.
     baselines : mapping
         By key of the row, the row that it is compared with, or None.
-    resamples : int
+    dataset : str
+        See `analysis.uncertainty.image_blocks`.
 
     Returns
     -------
     DataFrame
         Columns as in `COLUMNS`: where the baseline has no such space, as cross entropy has no projection, ``baseline``
-        is empty and so are the differences. ``smallest_class`` and ``largest_class`` count pixels.
+        is empty and so are the differences. ``low`` and ``high`` are over seeds, empty with fewer than three, as the
+        ends of differences are; ``delta_p`` is after Holm over the space and scope; ``by_seed`` are the values of each
+        seed. ``smallest_class`` and ``largest_class`` count pixels.
 
     Raises
     ------
@@ -245,7 +264,7 @@ def measure_rows(
     frames = []
     for space in SPACES:
         results = {
-            key: average([_measure(part, space, resamples) for part in of_row])
+            key: [_measure(part, space, dataset) for part in of_row]
             for key, of_row in parts.items()
             if all(getattr(part, space) is not None for part in of_row)
         }
@@ -264,13 +283,18 @@ def measure_rows(
                 largest_class=sizes.max(),
             )
             frames.append(frame[list(COLUMNS)])
-    return pd.concat(frames, ignore_index=True)
+    numbers = pd.concat(frames, ignore_index=True)
+    compared = numbers[numbers["delta_p"].notna()].groupby(["space", "scope"])["delta_p"]
+    numbers["delta_p"] = compared.transform(uncertainty.holm)  # NaN elsewhere
+    return numbers
 
 
-def _measure(part: Features, space: str, resamples: int) -> dict:
+def _measure(part: Features, space: str, dataset: str) -> Measured:
     sample = Sample(getattr(part, space), part.label, part.image)
     names = part.classes.tolist()
-    return measure(sample, names, focus_classes(names), image_weights(part.image, resamples, seed=0))
+    blocks_of = uncertainty.image_blocks(part.names.tolist(), dataset)[part.image]
+    weights = uncertainty.leave_out(np.unique(blocks_of, return_inverse=True)[1])
+    return measure(sample, names, focus_classes(names), weights)
 
 
 def _check_pairs(parts: Mapping[str, Sequence[Features]]) -> None:
@@ -307,19 +331,6 @@ class Sample:
     def unit(self) -> Array:
         """Embeddings of length one; a zero embedding stays zero."""
         return unit_rows(self.embeddings)
-
-
-def image_weights(images: NDArray[np.integer], resamples: int, seed: int) -> NDArray[np.float64]:
-    """Draw how often each pixel's image occurs when images are drawn with replacement.
-
-    Returns
-    -------
-    ndarray, shape (1 + resamples, n), float64
-        The first line holds ones: the sample itself.
-    """
-    known, place = np.unique(images, return_inverse=True)
-    drawn = draw_images(len(known), resamples, streams(seed)[0])
-    return np.concatenate([np.ones((1, len(images))), drawn[:, place].astype(np.float64)])
 
 
 def knn_purity(unit: Array, labels: NDArray[np.integer], images: NDArray[np.integer], k: int = NEIGHBOURS) -> Array:
@@ -364,7 +375,7 @@ def measure(sample: Sample, names: Sequence[str], focus: Sequence[str], weights:
     focus : sequence of str
         Classes to report one by one; those that the sample lacks are left out.
     weights : ndarray, shape (R, n)
-        See `image_weights`.
+        How often each pixel counts in each sample, see `analysis.uncertainty.leave_out`.
 
     Returns
     -------
@@ -372,7 +383,7 @@ def measure(sample: Sample, names: Sequence[str], focus: Sequence[str], weights:
         Scopes are "all", a class name, or "one, other" for the cosine between two classes.
     """
     unit = sample.unit
-    classes, cosines = class_cosines(unit, sample.labels, sample.images, weights)
+    classes, cosines = class_cosines(unit, sample.labels, weights)
     own = np.arange(len(classes))
     intra = cosines[:, own, own]
     inter = mean_of_known(np.where(np.eye(len(classes), dtype=bool), np.nan, cosines))
@@ -385,7 +396,7 @@ def measure(sample: Sample, names: Sequence[str], focus: Sequence[str], weights:
     total = weights @ member
 
     def class_means(values: Array) -> Array:
-        """Weigh per-pixel values by class, shape (R, K); NaN where a resample lacks the class."""
+        """Weigh per-pixel values by class, shape (R, K); NaN where a sample lacks the class."""
         sums = weights @ (member * values[:, None])
         return np.divide(sums, total, out=np.full_like(sums, np.nan), where=total > 0)
 
@@ -393,12 +404,13 @@ def measure(sample: Sample, names: Sequence[str], focus: Sequence[str], weights:
         "alignment": 2 - 2 * intra,  # |x - y|^2 of unit vectors
         "intra_cosine": intra,
         "inter_cosine": inter,
+        "distance_ratio": np.divide(1 - inter, 1 - intra, out=np.full_like(intra, np.nan), where=intra < 1 - 1e-9),
         "silhouette": class_means(silhouette),
         "knn_purity": 100 * class_means(knn_purity(unit, sample.labels, sample.images)),
         "probe_accuracy": 100 * class_means(probe_hits(sample.embeddings, sample.labels, sample.images)),
     }
     result = {(OVERALL, name): mean_of_known(values) for name, values in by_class.items()}
-    result[OVERALL, "uniformity"] = uniformity(unit, sample.images, weights)
+    result[OVERALL, "uniformity"] = uniformity(unit, weights)
     present = [name for name in focus if name in names and list(names).index(name) in classes]
     place = {name: classes.index(list(names).index(name)) for name in present}
     for name in present:
@@ -409,127 +421,102 @@ def measure(sample: Sample, names: Sequence[str], focus: Sequence[str], weights:
     return result
 
 
-def average(measured: Sequence[Measured], seed: int = 0) -> Measured:
-    """Average the results of `measure` over seeds; with several, resample these too.
+def summarise(measured: Sequence[Measured], baseline: Sequence[Measured] | None = None) -> pd.DataFrame:
+    """Estimate every metric over seeds, its difference to a baseline, and what other test images would give.
 
     Parameters
     ----------
-    measured : sequence of dict
-        One per seed, of the same pixels and resamples of images.
-    seed : int
-        Of the draws of seeds: settings with the same number of seeds see the same draws, so that differences between
-        them are paired. What the draws add is widened (`analysis.statistics.widening`).
-
-    Returns
-    -------
-    dict of (scope, metric) to ndarray, shape (R,)
-        The first value is the mean itself.
-    """
-    seeds, resamples = len(measured), len(next(iter(measured[0].values()))) - 1
-    drawn = draw_seeds(seeds, resamples, streams(seed)[1])
-    result = {}
-    for key in measured[0]:
-        values = np.stack([run[key] for run in measured], 1)  # (1 + R, S)
-        means = values.mean(1)
-        over_drawn = np.take_along_axis(values[1:], drawn, 1).mean(1)
-        result[key] = np.concatenate([means[:1], widen(means[1:], over_drawn, seeds)])
-    return result
-
-
-def summarise(measured: Measured, baseline: Measured | None = None, level: float = 0.95) -> pd.DataFrame:
-    """Take percentile intervals, of the values and of the differences to a baseline.
-
-    Parameters
-    ----------
-    measured, baseline : dict
-        From `measure` or `average`, with the same resamples of images.
+    measured, baseline : sequence of dict
+        From `measure`, one per seed, on the same samples of images.
 
     Returns
     -------
     DataFrame
-        Columns scope, metric, value, low, high, delta, delta_low, delta_high; the last three NaN without a baseline.
+        `COLUMNS` from scope to by_seed; of differences NaN without a baseline, their p values not adjusted.
     """
     records = []
-    for (scope, metric), values in measured.items():
-        if not np.isfinite(values[0]):
+    for scope, metric in measured[0]:
+        values = np.stack([run[scope, metric] for run in measured], -1)  # (1 + B, n)
+        if not np.isfinite(values[0]).all():
             continue
-        record = [scope, metric, *_interval(values, level)]
-        reference = (baseline or {}).get((scope, metric))
-        record += [np.nan] * 3 if reference is None else _interval(values - reference, level)
+        record = {"scope": scope, "metric": metric, "by_seed": " ".join(map(repr, values[0].tolist()))}
+        record |= zip(("value", "low", "high"), uncertainty.over_seeds(values[0]).interval(), strict=True)
+        record |= zip(("image_low", "image_high"), uncertainty.image_interval(values.mean(-1))[1:], strict=True)
+        if baseline is not None:
+            paired = uncertainty.over_seeds(values[0] - [run[scope, metric][0] for run in baseline])
+            record |= zip(("delta", "delta_low", "delta_high"), paired.interval(), strict=True)
+            record["delta_p"] = uncertainty.difference_p(paired)
         records.append(record)
-    return pd.DataFrame(records, columns=["scope", "metric", *COLUMNS[5:11]])
+    names = [name for name in COLUMNS[3:15] if name != "seeds"]
+    return pd.DataFrame(records).reindex(columns=names).astype(dict.fromkeys(names[2:-1], float))
 
 
-def _interval(values: Array, level: float) -> list[float]:
-    spread = values[1:][np.isfinite(values[1:])]
-    tail = 50 * (1 - level)
-    low, high = np.percentile(spread, [tail, 100 - tail]) if len(spread) else (np.nan, np.nan)
-    return [float(values[0]), float(low), float(high)]
-
-
-# Averages over pairs of pixels. In a resample that draws image i w_i times, a pair of different pixels of it counts
-# w_i times, and a pair of a pixel of image i with one of image j counts w_i * w_j times. Pixels of two copies of one
-# image are no pair: they would count as across images although they are as alike as within one (w_i^2 in all), and
-# every resample would find embeddings closer together than the sample.
-
-
-def _by_image(images: NDArray[np.integer], weights: Array) -> tuple[NDArray[np.float64], Array]:
-    """Which pixel is of which image, shape (I, n), and how often each image was drawn, shape (R, I)."""
-    _, first, place = np.unique(images, return_index=True, return_inverse=True)
-    return (place[None] == np.arange(len(first))[:, None]).astype(np.float64), weights[:, first]
-
-
-def class_cosines(
-    unit: Array, labels: NDArray[np.integer], images: NDArray[np.integer], weights: Array
-) -> tuple[list[int], Array]:
+def class_cosines(unit: Array, labels: NDArray[np.integer], weights: Array) -> tuple[list[int], Array]:
     """Average the cosine over all pairs of pixels of two classes; a pixel is never paired with itself.
 
     Parameters
     ----------
     unit : ndarray, shape (n, D)
         Embeddings of unit length.
-    labels, images : ndarray, shape (n,)
+    labels : ndarray, shape (n,)
     weights : ndarray, shape (R, n)
-        How often every pixel's image was drawn.
+        0 or 1: whether each sample has the pixel.
 
     Returns
     -------
     classes : list of int
         The classes that occur, sorted; K of them.
     cosines : ndarray, shape (R, K, K)
-        NaN where a resample holds no pair.
+        NaN where a sample holds no pair.
     """
     classes = np.unique(labels)
-    member = (labels[:, None] == classes[None]).astype(np.float64)  # (n, K)
-    inside, drawn = _by_image(images, weights)
-    sums = np.einsum("in,nk,nd->ikd", inside, member, unit, optimize=True)  # of each image and class
-    number = inside @ member  # (I, K)
-    dots, pairs = (
-        np.einsum("rkd,rld->rkl", total, total, optimize=True)
-        for total in (np.tensordot(drawn, sums, 1), (drawn @ number)[:, :, None])
-    )
-    # The square of a weighted sum holds pairs within an image w^2 times, and every pixel with itself.
-    excess = drawn**2 - drawn
-    dots -= np.tensordot(excess, np.einsum("ikd,ild->ikl", sums, sums), 1)
-    pairs -= np.tensordot(excess, number[:, :, None] * number[:, None, :], 1)
+    sums = np.stack([weights[:, labels == one] @ unit[labels == one] for one in classes], 1)  # (R, K, D)
+    number = np.stack([weights[:, labels == one].sum(1) for one in classes], 1)[:, :, None]
+    dots, pairs = (total @ total.transpose(0, 2, 1) for total in (sums, number))
     diagonal = np.arange(len(classes))
+    member = (labels[:, None] == classes[None]).astype(np.float64)
     dots[:, diagonal, diagonal] -= weights @ (member * (unit**2).sum(1, keepdims=True))
     pairs[:, diagonal, diagonal] -= weights @ member
     return classes.tolist(), np.divide(dots, pairs, out=np.full_like(dots, np.nan), where=pairs > 0.5)
 
 
-def uniformity(unit: Array, images: NDArray[np.integer], weights: Array) -> Array:
-    """Log of the mean Gaussian potential exp(-2 |x - y|^2) over all pairs (Wang & Isola 2020), per resample.
+def uniformity(unit: Array, weights: Array) -> Array:
+    """Log of the mean Gaussian potential exp(-2 |x - y|^2) over all pairs (Wang & Isola 2020), per sample.
 
-    Lower is more uniform; 0 when all embeddings are equal. Pixels are not paired with themselves; pairs are weighed as
-    by `class_cosines`.
+    0 when all embeddings are equal. Pixels are not paired with themselves.
     """
     potential = np.exp(-4 * (1 - np.clip(unit @ unit.T, -1, 1)))  # |x - y|^2 = 2 - 2 cos
     np.fill_diagonal(potential, 0)
-    inside, drawn = _by_image(images, weights)
-    excess = drawn**2 - drawn
-    within = ((inside @ potential) * inside).sum(1)
-    number = inside.sum(1)
-    total = ((weights @ potential) * weights).sum(1) - excess @ within
-    pairs = (drawn @ number) ** 2 - excess @ number**2 - drawn @ number
+    total, number = ((weights @ potential) * weights).sum(1), weights.sum(1)
+    pairs = number**2 - number
     return np.log(np.divide(total, pairs, out=np.full_like(total, np.nan), where=pairs > 0.5))
+
+
+# Cells that claims name: every metric of all classes, of each class in focus, and of pairs of these.
+CELLS = {
+    f"{metric}_{'_'.join(classes)}" if classes else metric: (metric, classes)
+    for metric in METRICS
+    for classes in ((), *((name,) for name in NAMED_CLASSES), *combinations(NAMED_CLASSES, 2))
+    if len(classes) < 2 or metric == "inter_cosine"
+}
+
+
+def embedding_values(track: ResolvedTrack, folder: Path) -> pd.DataFrame:
+    """Return the printed table's numbers in the penultimate layer as lines of `analysis.tables.values.collect_values`.
+
+    Where the table has not been made, every line says so.
+    """
+    table, path = track.tables.get(EMBEDDING), folder / f"{EMBEDDING}.csv"
+    rows = [key for key, row in table.rows.items() if row.runs] if table is not None and table.available else []
+    numbers = read_numbers(path) if path.exists() else pd.DataFrame(columns=list(COLUMNS))
+    numbers = numbers[numbers["space"] == "penultimate"]
+    known = {(line.row, line.metric, line.scope.lower()): str(line.by_seed) for line in numbers.itertuples()}
+    note = "The data set has no such class." if path.exists() else "Table embedding has not been made."
+    lines = []
+    for row, (column, (metric, classes)) in product(rows, CELLS.items()):
+        scopes = (", ".join(names) or OVERALL for names in product(*(NAMED_CLASSES[name] for name in classes)))
+        found = next((known[row, metric, scope] for scope in scopes if (row, metric, scope) in known), None)
+        values = [None] if found is None else [float(value) for value in found.split()]
+        line = {"table": EMBEDDING, "row": row, "column": column, "notes": (note,) if found is None else ()}
+        lines += [line | {"seed": seed, "value": value} for seed, value in enumerate(values)]
+    return pd.DataFrame(lines, columns=list(VALUES), dtype=object)

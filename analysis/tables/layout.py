@@ -20,6 +20,7 @@ from analysis.tables.cells import (
     declared_cell,
     label_cell,
     measured_cells,
+    star_differences,
     write_number,
 )
 from analysis.tables.values import conditions
@@ -29,6 +30,7 @@ from pne.spec.schema import Row, Table
 
 QUOTED = "Italics: quoted from the literature."
 ONE_SEED = "Measured: one seed (n = 1); how much another seed would differ is not known."
+STARS = r"*: differs from its baseline at 5\,\% over seeds, after Holm over the differences of the table."
 TEMPLATES = Path(__file__).parents[1] / "templates"
 
 Line = tuple[Cell, ...]
@@ -124,7 +126,9 @@ def print_measured(table: ResolvedTable, track: ResolvedTrack, values: pd.DataFr
     """
     declaration, values = table.declaration, values[values["table"] == table.key]
     sides = _sides(table, track)
-    measured = {side: measured_cells(table, side, values) for side in sides if side.side not in ("", "published")}
+    measured = star_differences(
+        {side: measured_cells(table, side, values) for side in sides if side.side not in ("", "published")}
+    )
     records = []
     for key, row in declaration.rows.items():
         cells = {
@@ -211,6 +215,8 @@ def _remarks(table: ResolvedTable, values: pd.DataFrame, records: Sequence[Recor
     if seeds:
         many = f"Measured: mean $\\pm$ sample standard deviation over n = {seeds} seeds."
         found.append(many if seeds > 1 else ONE_SEED)
+        if any(cell.delta_p is not None for cell in cells):
+            found.append(STARS)
         for usual, _ in conditions(values, "batch").most_common(1):
             found.append(f"Trained with {batch_text(usual)}.")
         if "bf16" in conditions(values, "precision"):
@@ -280,7 +286,7 @@ def _as_sweep(
 
 _PARTS = {
     "published": ("delta", "bold", "kind"),
-    "measured": ("std", "n", "delta", "bold", "kind"),
+    "measured": ("std", "n", "delta", "delta_p", "bold", "kind"),
     "external": ("delta", "bold", "kind"),
     "configured": ("kind",),
 }
@@ -290,8 +296,8 @@ def _numbers(table: str, sides: Sequence[Side], records: Sequence[Record]) -> pd
     """Return one line per row for the CSV file.
 
     Columns: ``row`` (its key), labels and settings under their column's key, then for each number
-    ``<column>_<side>`` and ``<column>_<side>_{std,n,delta,bold,kind}``, ``runs`` (ids) and ``notes``. Measured values
-    and deltas are unrounded, in the column's unit (mIoU in percent, times in seconds).
+    ``<column>_<side>`` and ``<column>_<side>_{std,n,delta,delta_p,bold,kind}``, ``runs`` (ids) and ``notes``. Measured
+    values and deltas are unrounded, in the column's unit (mIoU in percent, times in seconds); p values are after Holm.
     """
     lines = []
     for record in records:
@@ -300,7 +306,7 @@ def _numbers(table: str, sides: Sequence[Side], records: Sequence[Record]) -> pd
             cell, stem = record.cells[side], "_".join(filter(None, side))
             line[stem] = to_plain(cell.text) if cell.value is None else cell.value
             parts = {"std": cell.spread, "n": cell.seeds or None, "delta": cell.delta}
-            parts |= {"bold": "yes" if cell.bold else "", "kind": cell.kind.value}
+            parts |= {"delta_p": cell.delta_p, "bold": "yes" if cell.bold else "", "kind": cell.kind.value}
             line |= {f"{stem}_{part}": parts[part] for part in _PARTS.get(side.side, ())}
         notes = dict.fromkeys(note for cell in record.cells.values() for note in cell.notes)
         lines.append(line | {"runs": " ".join(record.runs), "notes": " ".join(map(to_plain, notes))})

@@ -13,6 +13,7 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from analysis.latex_text import quote
+from analysis.uncertainty import Estimate, over_seeds
 from pne.options import LOSSES, resolve_options
 from pne.spec import ResolvedRow, ResolvedTable, ResolvedTrack
 from pne.spec.reading import check_model, raise_problems, read_yaml, suggest
@@ -112,8 +113,8 @@ def unplaced(scores: Sequence[ExternalScore], track: ResolvedTrack) -> tuple[str
 def collect_values(track: ResolvedTrack, results: pd.DataFrame, scores: Sequence[ExternalScore] = ()) -> pd.DataFrame:
     """Look up every measured number of the tables that a track offers.
 
-    ``miou`` and ``iou:<class>`` come from the column's evaluation (default: the table's), ``time_s`` and ``weight_std``
-    from training, scores of an evaluation server from `load_external`. Columns with nothing to measure have no lines.
+    ``time_s`` and ``weight_std`` come from training, other metrics from the column's evaluation (default: the table's),
+    scores of an evaluation server from `load_external`. Columns with nothing to measure have no lines.
 
     Parameters
     ----------
@@ -254,10 +255,10 @@ class Series:
         """Sample standard deviation over seeds; None for one seed."""
         return stdev(self.by_seed.values()) if len(self.by_seed) > 1 else None
 
-    def minus(self, other: "Series") -> float | None:
-        """Mean difference over the seeds that both have."""
-        seeds = self.by_seed.keys() & other.by_seed.keys()
-        return fmean(self.by_seed[s] - other.by_seed[s] for s in seeds) if seeds else None
+    def minus(self, other: "Series") -> Estimate | None:
+        """Estimate the difference from the seeds that both have; None without one."""
+        differences = [self.by_seed[seed] - other.by_seed[seed] for seed in self.by_seed if seed in other.by_seed]
+        return over_seeds(differences) if differences else None
 
 
 def series_of(lines: pd.DataFrame) -> Series:

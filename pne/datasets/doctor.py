@@ -85,7 +85,8 @@ class Report:
 
 def finding(root: Path, problem: str, remedy: str, files: Iterable[Path] = ()) -> str:
     """Return a finding: one line, and below it the files, by their names below the data root."""
-    return "\n    ".join([f"{problem}; {remedy}" if remedy else problem, *sorted(map(partial(_name, root), files))])
+    names = sorted(printable(path.relative_to(root)) for path in files)
+    return "\n    ".join([f"{problem}; {remedy}" if remedy else problem, *names])
 
 
 def shortened(finding: str, files: int | None = SHOWN_FILES) -> str:
@@ -93,10 +94,6 @@ def shortened(finding: str, files: int | None = SHOWN_FILES) -> str:
     sentence, *names = finding.split("\n    ")
     rest = [] if files is None or len(names) <= files else [f"and {len(names) - files} more"]
     return "\n    ".join([sentence, *names[:files], *rest])
-
-
-def _name(root: Path, path: Path) -> str:
-    return printable(path.relative_to(root))
 
 
 def printable(path: Path) -> str:
@@ -149,7 +146,9 @@ def check(
     if not any(files.images for files in splits.values()):
         return report
 
-    scans = scan_labels(root, [p for files in splits.values() for p in _some(files.labels.values(), quick)], workers)
+    labels = [list(files.labels.values()) for files in splits.values()]
+    read = [path for paths in labels for path in paths[:: max(1, len(paths) // QUICK_LABELS) if quick else 1]]
+    scans = scan_labels(root, read, workers)
     images = [path for files in splits.values() for path in files.images.values()]
     with ThreadPoolExecutor(usable_threads(workers)) as pool:
         sizes = dict(zip(images, pool.map(partial(_size, decode=not quick), images), strict=True))
@@ -188,11 +187,6 @@ def _size(path: Path, *, decode: bool) -> ImageSize | UserError:
         return read_size(path, decode=decode)
     except UserError as error:
         return error
-
-
-def _some(paths: Iterable[Path], quick: bool) -> list[Path]:
-    paths = list(paths)
-    return paths[:: max(1, len(paths) // QUICK_LABELS)] if quick else paths
 
 
 def _official(report: Report, split: str) -> bool:

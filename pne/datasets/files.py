@@ -157,11 +157,6 @@ def read_size(path: Path, *, decode: bool = False) -> ImageSize:
         return ImageSize(picture.size if orientation >= 5 else picture.size[::-1], orientation)
 
 
-def image_size(path: Path) -> tuple[int, int]:
-    """Return the size (h, w) of an image; see `read_size`."""
-    return read_size(path).size
-
-
 def _orientation(picture: Image.Image) -> int:
     data = Image.Exif()
     try:

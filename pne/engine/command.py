@@ -128,8 +128,9 @@ def carry_out(module: str, argv: Sequence[str], specs: Sequence[Path], act: Act,
     UserError
         If the specs cannot be read, or ask for different devices.
     """
-    running_code()  # read before anything else: what is edited later does not run here
     runs = [read_spec(path) for path in specs]
+    for run in runs:
+        running_code(run)  # read before anything else: what is edited later does not run here
     device = _the_only("device", [run.runtime.device for run in runs])
     if device == "cpu" or "WORLD_SIZE" in os.environ:
         return _act_here(device, specs, act, keep_going)

@@ -10,19 +10,31 @@ import torch
 from torch import Tensor, nn
 
 from pne.console import duration, say, utc_now
-from pne.counts import Confusion, scores, sparse_counts, write_confusion
+from pne.counts import (
+    BINS,
+    Confusion,
+    ImageCounts,
+    boundary_iou,
+    calibration_error,
+    scores,
+    sparse_counts,
+    write_confusion,
+)
 from pne.datasets.fingerprint import fingerprint
 from pne.engine.command import StopRequest, is_of
 from pne.engine.hooks import Progress, evaluation_path
-from pne.engine.inference import Views, open_images, predict, predicting
+from pne.engine.inference import Prediction, Views, open_images, predict, predicting
 from pne.engine.processes import Processes
 from pne.engine.provenance import describe, running_code
 from pne.engine.publication import is_evaluated
 from pne.engine.record import peak_memory_mib, reset_peak_memory
 from pne.engine.weights import load_trained
 from pne.errors import UserError
+from pne.files import sha256
 from pne.results import EvaluationResult, Provenance, confusion_path, write_result
 from pne.spec import Run, read_spec
+
+BOUNDARY = 3  # pixels, at the size of the labels
 
 
 def evaluate_spec(
@@ -65,10 +77,10 @@ def evaluate_spec(
     path_of_progress = evaluation_path(run.work_directory, evaluation)
     with Progress(path_of_progress, run.run, run.iterations, enabled=processes.is_first) as progress:
         progress.update("evaluating", iteration=run.iterations)
-        started, code = utc_now(), running_code()
+        started, code = utc_now(), running_code(run)
         model, config, trained = load_trained(run, path, processes.device)
         files = processes.broadcast(fingerprint(run.layout, run.data_directory) if processes.is_first else "")
-        about = describe(processes, seed=run.seed, dataset_fingerprint=files, started=started, code=code)
+        about = describe(run, config, processes, dataset_fingerprint=files, started=started, code=code)
         weights = trained.weights_sha256
         score_into(
             run.directory, run, model, config, evaluation, weights, about, processes, request.check, bfloat16=bfloat16
@@ -91,6 +103,10 @@ def score_into(
 ) -> None:
     """Evaluate a model of a run, see `evaluate`, and write the counts and then the result into a folder."""
     score = evaluate(model, config, evaluation, processes, bfloat16=bfloat16, between=between)
+    if not processes.is_first:
+        return
+    counts = confusion_path(folder, evaluation)
+    write_confusion(counts, score.confusion)
     miou, aacc, iou = scores(score.confusion.total())
     result = EvaluationResult(
         run=run.run,
@@ -98,17 +114,20 @@ def score_into(
         miou=miou,
         aacc=aacc,
         class_iou=dict(zip(score.classes, iou, strict=True)),
+        boundary_iou=boundary_iou(score.confusion),
+        calibration_error=calibration_error(score.confusion),
         images=len(score.confusion.names),
         time_s=score.time_s,
         bfloat16=bfloat16,
         peak_memory_mib=score.peak_memory_mib,
         weights_sha256=weights_sha256,
+        config_sha256=run.config_sha256,
+        spec_sha256=run.identity_sha256,
+        counts_sha256=sha256(counts),
         provenance=provenance.model_copy(update={"ended": utc_now()}),
     )
-    if processes.is_first:
-        write_confusion(confusion_path(folder, evaluation), score.confusion)
-        write_result(folder / f"{evaluation}.json", result)
-        say(f"{run.run}: {evaluation}: mIoU {miou:.2f} % on {result.images} images in {duration(score.time_s)}")
+    write_result(folder / f"{evaluation}.json", result)
+    say(f"{run.run}: {evaluation}: mIoU {miou:.2f} % on {result.images} images in {duration(score.time_s)}")
 
 
 @dataclass(frozen=True)
@@ -166,16 +185,26 @@ def evaluate(
     counted, start = [], time.perf_counter()
     with predicting(device, bfloat16):
         for prediction in predict(model, images, share, loader, bfloat16=bfloat16):
-            try:
-                matrix = count_pixels(prediction.predicted, prediction.labels, len(classes), about.ignore_index)
-            except UserError as error:
-                raise UserError(f"{prediction.name}: {error}") from error
-            counted.append(sparse_counts(prediction.name, matrix.cpu().numpy()))
+            counted.append(count(prediction, len(classes), about.ignore_index))
             between()
     shares = processes.gather(counted)
     ordered = [shares[i % len(shares)][i // len(shares)] for i in range(len(images))]
     memory = max(processes.gather(peak_memory_mib(device)[0]))
     return Score(Confusion.of(ordered, len(classes)), classes, time.perf_counter() - start, memory)
+
+
+def count(prediction: Prediction, num_classes: int, ignore_index: int) -> ImageCounts:
+    """Count what the scores of one image are computed from; a `UserError` that names the image if labels do not fit."""
+    predicted, labels = prediction.predicted, prediction.labels
+    try:
+        matrix = count_pixels(predicted, labels, num_classes, ignore_index)
+    except UserError as error:
+        raise UserError(f"{prediction.name}: {error}") from error
+    boundary = count_boundary(predicted, labels, num_classes, ignore_index)
+    counted = labels != ignore_index
+    calibration = count_confidence(prediction.confidence[counted], (predicted == labels)[counted])
+    others = {"boundary": boundary, "calibration": calibration}
+    return sparse_counts(prediction.name, matrix.cpu().numpy(), **{k: v.cpu().numpy() for k, v in others.items()})
 
 
 def count_pixels(predicted: Tensor, labels: Tensor, num_classes: int, ignore_index: int = 255) -> Tensor:
@@ -214,3 +243,66 @@ def count_pixels(predicted: Tensor, labels: Tensor, num_classes: int, ignore_ind
         )
     pairs = true * num_classes + predicted[counted].long()
     return torch.bincount(pairs, minlength=num_classes**2).reshape(num_classes, num_classes)
+
+
+def count_boundary(predicted: Tensor, labels: Tensor, num_classes: int, ignore_index: int = 255) -> Tensor:
+    """Count the pixels near boundaries of one image, of which the boundary IoU is the ratio [Cheng et al. 2021].
+
+    Parameters
+    ----------
+    predicted, labels : Tensor, shape (H, W), integer, same device
+
+    Returns
+    -------
+    Tensor, shape (C, 3), int64
+        By class: near a boundary in both label and prediction and of this class in both; labelled and near a boundary
+        of the label; predicted and near a boundary of the prediction. Ignored pixels are nowhere.
+    """
+    counted = labels != ignore_index
+    true, guess = near_boundary(labels, counted), near_boundary(predicted, counted)
+    chosen = labels[true & guess & (labels == predicted)], labels[true], predicted[guess]
+    return torch.stack([torch.bincount(one.long(), minlength=num_classes) for one in chosen], 1)
+
+
+def near_boundary(classes: Tensor, counted: Tensor, distance: int = BOUNDARY) -> Tensor:
+    """Mark the counted pixels that have a counted pixel of another class within ``distance`` rows and columns.
+
+    In a mask of one class these are the pixels of its inner boundary region. Unlike in the paper, the edge of the image
+    is no boundary, and the distance is the same for every size of images.
+
+    Parameters
+    ----------
+    classes : Tensor, shape (H, W), integer
+    counted : Tensor, shape (H, W), bool
+    distance : int
+        Pixels.
+
+    Returns
+    -------
+    Tensor, shape (H, W), bool
+    """
+    values = classes.float()
+    outside = torch.full_like(values, -torch.inf)
+    largest, smallest = (
+        nn.functional.max_pool2d(torch.where(counted, one, outside)[None], 2 * distance + 1, 1, distance)[0]
+        for one in (values, -values)
+    )
+    return counted & (largest != -smallest)
+
+
+def count_confidence(confidence: Tensor, correct: Tensor) -> Tensor:
+    """Count pixels by the probability of their predicted class, for the calibration error [Guo et al. 2017].
+
+    Parameters
+    ----------
+    confidence : Tensor, shape (N,), floating, in (0, 1]
+    correct : Tensor, shape (N,), bool
+
+    Returns
+    -------
+    Tensor, shape (BINS, 3), float64
+        By bin ((b - 1) / BINS, b / BINS]: pixels, correct ones, sum of the confidences.
+    """
+    bins = (confidence * BINS).ceil().long().clamp(1, BINS) - 1
+    weights = (torch.ones_like(confidence), correct, confidence)
+    return torch.stack([torch.bincount(bins, weight.double(), minlength=BINS) for weight in weights], 1)

@@ -20,11 +20,15 @@ SCALES = (0.75, 1.0, 1.25, 1.5, 1.75, 2.0)
 
 
 class Prediction(NamedTuple):
-    """Predicted and labelled class of every pixel of one image; (H, W), int64, on the device of the model."""
+    """Predicted and labelled class of every pixel of one image; (H, W), int64, on the device of the model.
+
+    ``confidence``, (H, W), float32, is the probability of the predicted class, where it is known.
+    """
 
     name: str
     predicted: Tensor
     labels: Tensor
+    confidence: Tensor | None = None
 
 
 def open_images(config: Mapping[str, Any], evaluation: str) -> Any:
@@ -70,9 +74,16 @@ def predict(
 
 @contextmanager
 def predicting(device: torch.device, bfloat16: bool = False) -> Iterator[None]:
-    """Compute without gradients inside the block, and under bfloat16 autocast if asked to."""
-    with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
-        yield
+    """Compute without gradients inside the block, and under bfloat16 autocast if asked to.
+
+    cuDNN chooses its algorithms by rule: test images have many sizes, and it would try all algorithms for each.
+    """
+    benchmark, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, False
+    try:
+        with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
+            yield
+    finally:
+        torch.backends.cudnn.benchmark = benchmark
 
 
 def predict_single_scale(model: nn.Module, loader: DataLoader) -> Iterator[Prediction]:
@@ -89,7 +100,9 @@ def predict_single_scale(model: nn.Module, loader: DataLoader) -> Iterator[Predi
         for sample in model.test_step(batch):
             labels = sample.gt_sem_seg.data.squeeze(0)
             predicted = sample.pred_sem_seg.data.squeeze(0)
-            yield Prediction(Path(sample.img_path).stem, predicted, labels.to(predicted.device))
+            logits = sample.seg_logits.data.float()
+            confidence = (logits.amax(0) - logits.logsumexp(0)).exp()
+            yield Prediction(Path(sample.img_path).stem, predicted, labels.to(predicted.device), confidence)
 
 
 class Views(Dataset):
@@ -171,7 +184,8 @@ def predict_multi_scale_flip(model: nn.Module, loader: DataLoader, bfloat16: boo
         for name, labels, *views in zip(batch["name"], batch["labels"], *batch["views"], strict=True):
             size = tuple(labels.shape)
             total = sum_of_probabilities(model, [view.to(device, non_blocking=True) for view in views], size, bfloat16)
-            yield Prediction(name, total.argmax(0), labels.to(device, non_blocking=True))
+            confidence, predicted = (total / (2 * len(views))).max(0)
+            yield Prediction(name, predicted, labels.to(device, non_blocking=True), confidence)
 
 
 def sum_of_probabilities(model: nn.Module, views: Sequence[Tensor], size: tuple[int, int], bfloat16: bool) -> Tensor:

@@ -1,33 +1,56 @@
 """Where a result comes from: code, versions, device, data, times. Imports no torch."""
 
+import ast
 import hashlib
-import io
+import json
 import platform
 import socket
 import subprocess
-import tokenize
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from pne.console import utc_now
+from pne.options import resolve_options
 from pne.results import Provenance
+from pne.spec.own_loss import source_of
 
 if TYPE_CHECKING:
     import torch
 
     from pne.engine.processes import Processes
+    from pne.spec import Run
 
 PACKAGE = Path(__file__).resolve().parents[1]
-TRAINING_CODE = ("losses", "heads", "datasets", "engine", "train.py", "options.py", "spec/compose.py")
-
-_LAYOUT = (tokenize.ENCODING, tokenize.COMMENT, tokenize.NL, tokenize.ENDMARKER)
-_MARKS = {tokenize.NEWLINE: "<end>", tokenize.INDENT: "<in>", tokenize.DEDENT: "<out>"}
+ENTRIES = ("train.py", "evaluate.py")
+EXCLUDED = {
+    "train.py": "a command line: its help is words, and its settings stand in the provenance",
+    "evaluate.py": "a command line",
+    "console.py": "words for people",
+    "errors.py": "words for people",
+    "files.py": "how a file is written whole",
+    "results.py": "the form of result files: what stands in them is computed elsewhere",
+    "options.py": "the options of the run's loss count by their values",
+    "spec/": "what it composes is hashed into the run's id; `PLACEMENT` alone sets numbers afterwards",
+    "losses/__init__.py": "a list of the losses: that of the run counts, with all that it imports",
+    "datasets/files.py": "examines data, whose fingerprint stands in the provenance",
+    "datasets/fingerprint.py": "names data",
+    "datasets/synthetic_street/": "draws data",
+    "engine/command.py": "where and when a run works",
+    "engine/locks.py": "where and when a run works",
+    "engine/publication.py": "where its files go",
+    "engine/provenance.py": "what is said about it",
+    "engine/trial.py": "builds the parts of a config beforehand to name mistakes, and throws them away",
+}
+"""Modules of the package that training and evaluation import and that cannot change a number, with the reason."""
+PLACEMENT = (("spec/compose.py", "place"), ("spec/identity.py", "NUMERICS"))
+"""What sets numbers after the id is made."""
+WORDS = ("say", "warn", "print")
 
 
 @dataclass(frozen=True)
@@ -37,7 +60,7 @@ class Code:
     Attributes
     ----------
     sha256 : str
-        Of the training-relevant code, see `code_sha256`.
+        Of the code that counts for a run, see `code_sha256`.
     git_commit : str or None
         Commit of the checkout, None outside of git.
     git_dirty : bool or None
@@ -49,85 +72,129 @@ class Code:
     git_dirty: bool | None
 
 
-@lru_cache
-def running_code() -> Code:
-    """Return the code of this process as it was when first asked for.
+def running_code(run: "Run") -> Code:
+    """Return the code of this process that counts for a run, as it was when first asked for.
 
     Commands ask at their start: files that change while a training runs are not what trains.
     """
-    return Code(code_sha256(), *git_state())
+    return Code(code_sha256(run), *git_state())
 
 
-@lru_cache
-def code_sha256(package: Path = PACKAGE) -> str:
-    """Hash the code that can change what a training gives.
+def code_sha256(run: "Run", package: Path = PACKAGE) -> str:
+    """Hash the code that can change what training and evaluating a run give.
+
+    That are the modules of the package that `ENTRIES` import, directly or not, but those that are `EXCLUDED`; the
+    module of the run's loss and what it imports; and the values of all options of that loss.
 
     Parameters
     ----------
+    run : Run
     package : Path
-        Folder of the package. Counted are losses, heads, data sets, engine, the training command, the loss options and
-        the config builder.
+        Folder of the package.
 
     Returns
     -------
     str
-        64 hex digits, the same under every version of Python. The tokens are hashed: comments, docstrings, blank lines,
-        the depth of indentation and breaks of lines inside of brackets do not count.
+        64 hex digits, the same under every version of Python. The top-level statements are hashed, in whatever module
+        they stand, without comments, docstrings, layout, imports from the package, and words: what is printed and what
+        errors say.
     """
-    digest = hashlib.sha256()
-    for entry in TRAINING_CODE:
-        path = package / entry
-        files = [*path.rglob("*.py"), *path.rglob("*.yaml")] if path.is_dir() else [path] * path.is_file()
-        for file in sorted(files):
-            digest.update(f"{file.relative_to(package).as_posix()}\n".encode())
-            text = file.read_text(encoding="utf-8")
-            for line in bare_lines(text) if file.suffix == ".py" else [[repr(yaml.safe_load(text))]]:
-                digest.update("\0".join([*line, ""]).encode())
-    return digest.hexdigest()
+    contrast = run.contrast or {"loss": None}
+    return _hash(package, contrast["loss"], json.dumps(contrast.get("options") or {}, sort_keys=True))
 
 
-def bare_lines(source: str) -> Iterator[list[str]]:
-    """Yield the tokens of each logical line; those of strings alone, such as docstrings, are left out."""
-    line: list[str] = []
-    only_strings = True
-    for kind, text in _tokens(source):
-        line.append(text)
-        if kind == tokenize.NEWLINE:
-            blocks = [token for token in line if token in ("<in>", "<out>")]
-            yield blocks if only_strings else line
-            line, only_strings = [], True
-        elif kind not in (tokenize.INDENT, tokenize.DEDENT):
-            only_strings &= kind == tokenize.STRING and not _computes(text)
-    yield line
+@lru_cache
+def _hash(package: Path, loss: str | None, options: str) -> str:
+    statements, seen = {options}, set()
+    waiting = [package / entry for entry in ENTRIES]
+    if loss is not None and ":" in loss:
+        waiting.append(source_of(loss.partition(":")[0]))
+    elif loss is not None:
+        waiting.append(read_module(package / "losses/__init__.py", package).origins[loss])
+        statements = {json.dumps(resolve_options(loss, json.loads(options)), sort_keys=True)}
+    while waiting:
+        path = waiting.pop()
+        name = path.relative_to(package).as_posix() if path.is_relative_to(package) else ""
+        counts = not any(name == part or (part.endswith("/") and name.startswith(part)) for part in EXCLUDED)
+        if path in seen or not (counts or name in ENTRIES):
+            continue
+        seen.add(path)
+        module = read_module(path, package)
+        waiting += module.imports
+        statements |= set(module.statements.values()) if counts else set()
+    statements |= {read_module(package / file, package).statements[name] for file, name in PLACEMENT}
+    return hashlib.sha256("\n".join(sorted(statements)).encode()).hexdigest()
 
 
-def _computes(string: str) -> bool:
-    """Whether a string is an f-string."""
-    return "f" in string[: min(string.find(quote) for quote in "'\"" if quote in string)].lower()
+@dataclass(frozen=True)
+class Module:
+    """A source file.
+
+    Attributes
+    ----------
+    statements : dict of str to str
+        Top-level statements as they count, by the name that they define, else by their number.
+    imports : tuple of Path
+        Files of the package that it imports.
+    origins : dict of str to Path
+        Names that it takes from modules of the package.
+    """
+
+    statements: dict[str, str]
+    imports: tuple[Path, ...]
+    origins: dict[str, Path]
 
 
-def _tokens(source: str) -> Iterator[tuple[int, str]]:
-    """Yield kind and text of the tokens that count; an f-string is one token, as it was before Python 3.12."""
-    start, end = getattr(tokenize, "FSTRING_START", None), getattr(tokenize, "FSTRING_END", None)
-    lines = io.StringIO(source).readlines()
-    depth, begin = 0, (0, 0)
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if start is not None and token.type == start:
-            depth += 1
-            begin = token.start if depth == 1 else begin
-        elif start is not None and token.type == end:
-            depth -= 1
-            if depth == 0:
-                yield tokenize.STRING, _between(lines, begin, token.end)
-        elif depth == 0 and token.type not in _LAYOUT:
-            yield token.type, _MARKS.get(token.type, token.string)
+@cache
+def read_module(path: Path, package: Path) -> Module:
+    """Read a source file once; data beside it, in a file ``.yaml`` of its name, count as one more statement."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    statements = {}
+    for number, node in enumerate(tree.body):
+        if facts := _facts(node):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node
+            statements[getattr(target, "name", None) or getattr(target, "id", str(number))] = repr(facts)
+    imports, origins = [], {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imports += filter(None, (_file(alias.name, package) for alias in node.names))
+        elif isinstance(node, ast.ImportFrom) and (source := _file(node.module or "", package)):
+            parts = {alias.name: _file(f"{node.module}.{alias.name}", package) or source for alias in node.names}
+            imports += [source, *parts.values()]
+            origins |= parts
+    if (data := path.with_suffix(".yaml")).is_file():
+        statements[data.name] = repr(yaml.safe_load(data.read_text(encoding="utf-8")))
+    return Module(statements, tuple(imports), origins)
 
 
-def _between(lines: list[str], begin: tuple[int, int], end: tuple[int, int]) -> str:
-    (first, column), (last, stop) = begin, end
-    if first == last:
-        return lines[first - 1][column:stop]
-    return "".join([lines[first - 1][column:], *lines[first : last - 1], lines[last - 1][:stop]])
+def _file(module: str, package: Path) -> Path | None:
+    first, *parts = module.split(".")
+    place = package.joinpath(*parts)
+    candidates = (place.with_suffix(".py"), place / "__init__.py") if parts else (place / "__init__.py",)
+    return next((path for path in candidates if first == package.name and path.is_file()), None)
+
+
+def _facts(value: Any) -> Any:
+    """Reduce a part of a syntax tree to what computes, as tuples and texts; None where nothing does."""
+    match value:
+        case list():
+            return tuple(filter(None, map(_facts, value)))
+        case ast.Import(names=[ast.alias(name=name), *_]) | ast.ImportFrom(module=str(name)) if _is_ours(name):
+            return None
+        case ast.Expr(value=ast.Constant(value=str())):
+            return None
+        case ast.Expr(value=ast.Call(func=ast.Name(id=name))) if name in WORDS:
+            return None
+        case ast.Raise(exc=ast.Call(func=error)):
+            return ("Raise", _facts(error))
+        case ast.AST():
+            parts = ((name, part) for name, part in ast.iter_fields(value) if name not in ("ctx", "kind"))
+            return (type(value).__name__, *((name, _facts(part)) for name, part in parts if part not in (None, [])))
+    return repr(value)
+
+
+def _is_ours(module: str) -> bool:
+    return module.partition(".")[0] == PACKAGE.name
 
 
 @lru_cache
@@ -173,18 +240,30 @@ def device_name(device: "torch.device") -> str:
         import torch
 
         return torch.cuda.get_device_name(device)
+    return f"cpu: {cpu_name()}"
+
+
+@lru_cache
+def cpu_name() -> str:
+    """Model of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-        model = next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
     except (OSError, StopIteration):
-        model = platform.processor() or platform.machine()
-    return f"cpu: {model}"
+        return platform.processor() or platform.machine()
 
 
 def describe(
-    processes: "Processes", *, seed: int, dataset_fingerprint: str, started: str, code: Code, micro_batch: int = 1
+    run: "Run",
+    config: Mapping[str, Any],
+    processes: "Processes",
+    *,
+    dataset_fingerprint: str,
+    started: str,
+    code: Code,
+    micro_batch: int = 1,
 ) -> Provenance:
-    """Collect the provenance of a result that is complete now."""
+    """Collect the provenance of a result of a run that is complete now; ``config`` as `runner.prepare` returned it."""
     return Provenance(
         git_commit=code.git_commit,
         git_dirty=code.git_dirty,
@@ -194,8 +273,11 @@ def describe(
         hostname=socket.gethostname(),
         world_size=processes.world_size,
         micro_batch=micro_batch,
+        cpu=cpu_name(),
+        threads=run.runtime.threads,
+        numerics=dict(config["numerics"]),
         dataset_fingerprint=dataset_fingerprint,
-        seed=seed,
+        seed=run.seed,
         started=started,
         ended=utc_now(),
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 from pne.engine import checkpoint
 from pne.errors import UserError
 from pne.files import sha256, written_aside
-from pne.results import EVALUATIONS, EvaluationResult, TrainResult, confusion_path, read_result
+from pne.results import EVALUATIONS, EvaluationResult, TrainResult, confusion_path, read_result_of
 from pne.spec import Run
 
 FINAL = "final.pth"
@@ -23,17 +23,16 @@ def staging(work: Path) -> Path:
 def result_of_training(run: Run) -> TrainResult | None:
     """Return the published result of the run's training, None where there is none that can be read."""
     try:
-        trained = read_result(run.directory / TRAIN, TrainResult)
+        return read_result_of(run, "train", TrainResult)
     except UserError:
         return None
-    return trained if trained.run == run.run else None
 
 
 def is_evaluated(run: Run, evaluation: str, *, bfloat16: bool = True) -> bool:
     """Whether an evaluation of the run's present weights is there and whole; without ``bfloat16``, in float32."""
     trained = result_of_training(run)
     try:
-        found = read_result(run.directory / f"{evaluation}.json", EvaluationResult)
+        found = read_result_of(run, evaluation, EvaluationResult)
     except UserError:
         return False
     same = trained is not None and found.weights_sha256 == trained.weights_sha256

@@ -27,11 +27,13 @@ from mmengine.runner import IterBasedTrainLoop, Runner
 from mmengine.utils import import_modules_from_strings
 from torch import Tensor, nn
 
+import pne.backbones
 import pne.datasets.registered
 import pne.heads  # noqa: F401 -- importing registers
 from pne.engine.processes import Processes
 from pne.errors import UserError
 from pne.spec import Run
+from pne.spec.identity import NUMERICS
 from pne.spec.stock import without_pretrained
 
 _serial = itertools.count()
@@ -68,6 +70,8 @@ class TrainingRunner(Runner):
         resume_state: Callable[[Runner], None],
     ) -> None:
         self.processes = processes
+        self._channels_last = config["numerics"]["channels_last"]
+        set_precision(config["numerics"])
         self._resume_state = resume_state
         name = f"{name}-{next(_serial)}"  # mmengine keeps loggers, scopes and visualisers by name as long as it lives
         super().__init__(
@@ -100,9 +104,13 @@ class TrainingRunner(Runner):
         return logger
 
     def wrap_model(self, model_wrapper_cfg: dict | None, model: nn.Module) -> nn.Module:
-        """Move the model to its device; with several processes, synchronise batch norm (CUDA) and gradients."""
+        """Draw the weights on the CPU, so that they are the same for every device, and move the model to its own.
+
+        With several processes, synchronise batch norm (CUDA) and gradients.
+        """
+        model.init_weights()
         device = self.processes.device
-        model = model.to(device)
+        model = model.to(device, memory_format=torch.channels_last if self._channels_last else torch.preserve_format)
         if self.processes.world_size == 1:
             return revert_sync_batchnorm(model)
         # Synchronised batch norm exists on CUDA only.
@@ -114,6 +122,9 @@ class TrainingRunner(Runner):
     def plain_model(self) -> nn.Module:
         """The segmentor, without the wrapper of several processes."""
         return self.model.module if isinstance(self.model, MMDistributedDataParallel) else self.model
+
+    def _init_model_weights(self) -> None:
+        """Draw nothing: `wrap_model` has done it."""
 
     def load_or_resume(self) -> None:
         """Load what the config asks for, then restore the checkpoint of this run, if there is one."""
@@ -215,6 +226,12 @@ def register(config: Mapping[str, Any]) -> None:
         import_modules_from_strings(**wanted)
 
 
+def set_precision(numerics: Mapping[str, bool]) -> None:
+    """Let CUDA round products and convolutions to TF32, or not, as a run's config says."""
+    torch.set_float32_matmul_precision("high" if numerics["tf32_products"] else "highest")
+    torch.backends.cudnn.allow_tf32 = numerics["tf32_convolutions"]
+
+
 def per_process_batch(batch_size: int, world_size: int) -> int:
     """Images per process and iteration.
 
@@ -282,7 +299,9 @@ def prepare(
         prepared[loader].update(
             num_workers=run.runtime.workers if workers is None else workers, persistent_workers=False
         )
+    prepared["numerics"] = NUMERICS | (prepared.get("numerics") or {})
     prepared["env_cfg"] = {key: value for key, value in (prepared.get("env_cfg") or {}).items() if key != "dist_cfg"}
+    prepared["env_cfg"]["cudnn_benchmark"] = prepared["numerics"]["cudnn_benchmark"]
     for contrast in (head.get("contrast") or {} for head in heads_of(prepared["model"])):
         if contrast.get("start"):
             contrast["start"] *= parts  # the branch counts forward passes

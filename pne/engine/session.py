@@ -93,7 +93,7 @@ class Session:
         self, run: Run, config: Config, settings: Settings, processes: Processes, request: StopRequest
     ) -> None:
         self.run, self.settings, self.processes, self.request = run, settings, processes, request
-        self.code = running_code()
+        self.code = running_code(run)
         self.work = run.work_directory / "retrain" if settings.retrain else run.work_directory
         self.stage = publication.staging(self.work)
         self.per_process = per_process_batch(run.batch_size, processes.world_size)
@@ -209,9 +209,12 @@ class Session:
             parameters=inference_parameters(runner.plain_model),
             weights_sha256=sha256(weights),
             dataset_complete=self.dataset_complete,
+            config_sha256=run.config_sha256,
+            spec_sha256=run.identity_sha256,
             provenance=describe(
+                run,
+                self.config,
                 processes,
-                seed=run.seed,
                 dataset_fingerprint=self.fingerprint,
                 started=state.started,
                 code=self.code,

@@ -21,10 +21,10 @@ from torch import Tensor, nn
 
 from pne.engine import checkpoint
 from pne.engine.publication import FINAL, TRAIN
-from pne.engine.runner import plain_model, prepare
+from pne.engine.runner import plain_model, prepare, set_precision
 from pne.errors import UserError
 from pne.files import sha256
-from pne.results import TrainResult, read_result
+from pne.results import TrainResult, read_result_of
 from pne.spec import Run, read_config
 from pne.spec.stock import package_folder, problem_of, stock_folder, without_pretrained
 
@@ -94,7 +94,7 @@ def load_trained(run: Run, spec: Path, device: torch.device, *, branch: bool = F
         If the run has not finished, or its weights are missing or not those that were trained; names the command that
         makes them again.
     """
-    trained = read_result(run.directory / TRAIN, TrainResult)
+    trained = read_result_of(run, "train", TrainResult)
     path = run.work_directory / FINAL
     restore = f"train the run again to restore them: python -m pne.train --retrain {spec}"
     if not path.is_file():
@@ -106,6 +106,7 @@ def load_trained(run: Run, spec: Path, device: torch.device, *, branch: bool = F
         )
     torch.set_num_threads(run.runtime.threads)
     config = prepare(run, read_config(spec))
+    set_precision(config["numerics"])
     plain = without_pretrained(config["model"]) if branch else plain_model(config["model"])
     model = _build(plain, device)
     load_final(model, path)
@@ -228,6 +229,8 @@ def _fetched(source: str) -> Any:
             return torch.hub.load_state_dict_from_url(
                 source, map_location="cpu", progress=sys.stderr.isatty(), weights_only=True
             )
+    except UserError:
+        raise
     except OSError as error:  # URLError is one
         raise UserError(
             f"{source}: cannot be fetched ({_first_line(error)}); where there is no network, {_remedy(source)}"

@@ -1,48 +1,55 @@
-"""The stored arrays (``.npz``) that pass from the extraction to the figures: their fields, checked on both sides."""
+"""What passes between figures and extraction, checked on both sides: selections (JSON) and stored arrays (``.npz``)."""
 
 import json
 import zipfile
 import zlib
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from pne.errors import UserError
 from pne.files import write_text, written_aside
 from pne.spec.reading import read_model
+from pne.spec.schema import Strict
 
 Archived = TypeVar("Archived", bound="Archive")
 
 
+@dataclass
 class Archive:
-    """A dataclass of arrays whose leading axes agree, beside one dictionary ``about`` (JSON)."""
+    """Arrays beside one dictionary ``about`` (JSON).
 
-    SHAPES: ClassVar[dict[str, str]] = {}
+    The annotation of an array names its axes: those of one letter are equally long, a digit is a length itself.
+    """
+
     about: dict[str, Any]
 
     def __post_init__(self) -> None:
         sizes: dict[str, int] = {}
-        for name, axes in self.SHAPES.items():
-            array = getattr(self, name)
-            if array is None:
-                continue
-            if array.ndim != len(axes):
-                raise ValueError(f"{name} must have axes {axes}, got shape {array.shape}")
-            for axis, size in zip(axes, array.shape, strict=True):
+        for name, names, array in self._arrays():
+            if array.ndim != len(names):
+                raise ValueError(f"{name} must have axes {names}, got shape {array.shape}")
+            for axis, size in zip(names, array.shape, strict=True):
                 fixed = int(axis) if axis.isdigit() else sizes.setdefault(axis, size)
                 if size != fixed:
                     raise ValueError(f"{name} has {size} entries along {axis}, expected {fixed}")
 
+    def _arrays(self) -> Iterator[tuple[str, str, NDArray[Any]]]:
+        """Yield name, axes and content of each array that there is."""
+        for name, hint in get_type_hints(type(self), include_extras=True).items():
+            if get_origin(hint) is Annotated and (array := getattr(self, name)) is not None:
+                yield name, hint.__metadata__[0], array
+
     def write(self, path: Path | str) -> None:
         """Write the arrays, compressed, atomically and without a time stamp."""
-        arrays = {f.name: getattr(self, f.name) for f in fields(self)}
-        about = np.array(json.dumps(arrays.pop("about"), sort_keys=True))
+        about = np.array(json.dumps(self.about, sort_keys=True))
         with written_aside(path) as aside, aside.open("wb") as stream:
-            np.savez_compressed(stream, about=about, **{k: v for k, v in arrays.items() if v is not None})
+            np.savez_compressed(stream, about=about, **{name: array for name, _, array in self._arrays()})
 
     @classmethod
     def read(cls: type[Archived], path: Path | str) -> Archived:
@@ -75,36 +82,19 @@ class Features(Archive):
     sample drawn by label, to the one drawn from correctly predicted pixels, or to both.
     """
 
-    SHAPES: ClassVar[dict[str, str]] = {
-        "penultimate": "nf",
-        "projection": "nd",
-        "label": "n",
-        "prediction": "n",
-        "confidence": "n",
-        "image": "n",
-        "position": "n2",
-        "grid": "n2",
-        "by_label": "n",
-        "by_correct": "n",
-        "names": "i",
-        "classes": "c",
-        "palette": "c3",
-    }
-
-    about: dict[str, Any]
-    penultimate: NDArray[np.float32]  # (n, F) input of the pixel classifier
-    label: NDArray[np.int16]  # (n,)
-    prediction: NDArray[np.int16]  # (n,)
-    confidence: NDArray[np.float32]  # (n,) largest softmax probability
-    image: NDArray[np.int32]  # (n,) index into names
-    position: NDArray[np.int32]  # (n, 2) row and column
-    grid: NDArray[np.int32]  # (n, 2) height and width of the feature map
-    by_label: NDArray[np.bool_]  # (n,)
-    by_correct: NDArray[np.bool_]  # (n,)
-    names: NDArray[np.str_]  # (I,) names of the images
-    classes: NDArray[np.str_]  # (C,)
-    palette: NDArray[np.uint8]  # (C, 3)
-    projection: NDArray[np.float32] | None = None  # (n, D) output of the projection, not normalised
+    penultimate: Annotated[NDArray[np.float32], "nf"]  # input of the pixel classifier
+    label: Annotated[NDArray[np.int16], "n"]
+    prediction: Annotated[NDArray[np.int16], "n"]
+    confidence: Annotated[NDArray[np.float32], "n"]  # largest softmax probability
+    image: Annotated[NDArray[np.int32], "n"]  # index into names
+    position: Annotated[NDArray[np.int32], "n2"]  # row and column
+    grid: Annotated[NDArray[np.int32], "n2"]  # height and width of the feature map
+    by_label: Annotated[NDArray[np.bool_], "n"]
+    by_correct: Annotated[NDArray[np.bool_], "n"]
+    names: Annotated[NDArray[np.str_], "i"]  # names of the images
+    classes: Annotated[NDArray[np.str_], "c"]
+    palette: Annotated[NDArray[np.uint8], "c3"]
+    projection: Annotated[NDArray[np.float32] | None, "nd"] = None  # output of the projection, not normalised
 
     @property
     def correct(self) -> NDArray[np.bool_]:
@@ -113,38 +103,21 @@ class Features(Archive):
 
     def select(self, chosen: NDArray[np.bool_] | NDArray[np.integer]) -> "Features":
         """Keep some pixels, by mask or in the order of given rows."""
-        kept = {
-            name: value[chosen]
-            for name, axes in self.SHAPES.items()
-            if axes[0] == "n" and (value := getattr(self, name)) is not None
-        }
-        return Features(about=self.about, names=self.names, classes=self.classes, palette=self.palette, **kept)
+        return replace(self, **{name: array[chosen] for name, names, array in self._arrays() if names[0] == "n"})
 
 
 @dataclass
 class Predictions(Archive):
     """Some images of one run as a person sees them: the photograph, the label and the prediction, at equal size."""
 
-    SHAPES: ClassVar[dict[str, str]] = {
-        "image": "nhw3",
-        "label": "nhw",
-        "prediction": "nhw",
-        "size": "n2",
-        "index": "n",
-        "names": "n",
-        "classes": "c",
-        "palette": "c3",
-    }
-
-    about: dict[str, Any]
-    image: NDArray[np.uint8]  # (n, H, W, 3) RGB; smaller images are padded at the bottom and the right
-    label: NDArray[np.uint8]  # (n, H, W), 255 is ignored
-    prediction: NDArray[np.uint8]  # (n, H, W)
-    size: NDArray[np.int32]  # (n, 2) height and width before padding
-    index: NDArray[np.int32]  # (n,) position in the evaluated split
-    names: NDArray[np.str_]
-    classes: NDArray[np.str_]
-    palette: NDArray[np.uint8]
+    image: Annotated[NDArray[np.uint8], "nhw3"]  # RGB; smaller images are padded at the bottom and the right
+    label: Annotated[NDArray[np.uint8], "nhw"]  # 255 is ignored
+    prediction: Annotated[NDArray[np.uint8], "nhw"]
+    size: Annotated[NDArray[np.int32], "n2"]  # height and width before padding
+    index: Annotated[NDArray[np.int32], "n"]  # position in the evaluated split
+    names: Annotated[NDArray[np.str_], "n"]
+    classes: Annotated[NDArray[np.str_], "c"]
+    palette: Annotated[NDArray[np.uint8], "c3"]
 
     def panel(self, position: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint8]]:
         """Return image (H, W, 3), label (H, W) and prediction (H, W) without padding."""
@@ -156,33 +129,20 @@ class Predictions(Archive):
 class Pairs(Archive):
     """The pixels that a loss draws for one confusion in one image; positions are (row, column) of the feature map.
 
-    All are empty, and the classes in ``about`` None, where the loss draws no pair in any image.
+    All are empty, and the classes in ``about`` None, where the loss draws no pair in any image. ``about`` names
+    run, image and classes, and says how these were chosen.
     """
 
-    SHAPES: ClassVar[dict[str, str]] = {
-        "image": "hw3",
-        "label": "hw",
-        "prediction": "uv",
-        "extent": "2",
-        "candidates": "s2",
-        "anchors": "a2",
-        "positives": "p2",
-        "negatives": "m2",
-        "classes": "c",
-        "palette": "c3",
-    }
-
-    about: dict[str, Any]  # run, image, name, rule, true_class, predicted_class, ...
-    image: NDArray[np.uint8]  # (H, W, 3) RGB
-    label: NDArray[np.uint8]  # (H, W)
-    prediction: NDArray[np.uint8]  # (h, w) of the cells of the feature map, as the loss sees it
-    extent: NDArray[np.int32]  # (2,) height and width of the label with the padding that the network sees
-    candidates: NDArray[np.int32]  # (S, 2) every cell of the confusion
-    anchors: NDArray[np.int32]  # (A, 2) distinct cells
-    positives: NDArray[np.int32]  # (P, 2) distinct cells
-    negatives: NDArray[np.int32]  # (M, 2) distinct cells
-    classes: NDArray[np.str_]
-    palette: NDArray[np.uint8]
+    image: Annotated[NDArray[np.uint8], "hw3"]  # RGB
+    label: Annotated[NDArray[np.uint8], "hw"]
+    prediction: Annotated[NDArray[np.uint8], "uv"]  # of the cells of the feature map, as the loss sees it
+    extent: Annotated[NDArray[np.int32], "2"]  # height and width of the label with the padding that the network sees
+    candidates: Annotated[NDArray[np.int32], "s2"]  # every cell of the confusion
+    anchors: Annotated[NDArray[np.int32], "a2"]  # distinct cells
+    positives: Annotated[NDArray[np.int32], "p2"]  # distinct cells
+    negatives: Annotated[NDArray[np.int32], "m2"]  # distinct cells
+    classes: Annotated[NDArray[np.str_], "c"]
+    palette: Annotated[NDArray[np.uint8], "c3"]
 
     def label_pixels(self, cells: NDArray[np.integer]) -> NDArray[np.int64]:
         """Return the pixels (row, column) of the label that the loss reads for cells, shape (n, 2)."""
@@ -205,14 +165,7 @@ class Pairs(Archive):
         return self.prediction[np.ix_(*cells)]
 
 
-# What the figures ask to be shown, chosen by a stated rule and stored as JSON.
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class ChosenImage(_Strict):
+class ChosenImage(Strict):
     """An image and what made the rule choose it."""
 
     index: int = Field(ge=0, description="Position in the evaluated split.")
@@ -220,7 +173,7 @@ class ChosenImage(_Strict):
     reason: str
 
 
-class ImageSelection(_Strict):
+class ImageSelection(Strict):
     """Images to show of several runs."""
 
     kind: Literal["images"] = "images"
@@ -228,7 +181,7 @@ class ImageSelection(_Strict):
     images: list[ChosenImage] = Field(min_length=1)
 
 
-class Confusion(_Strict):
+class Confusion(Strict):
     """One class mistaken for another in one image."""
 
     image: ChosenImage
@@ -237,7 +190,7 @@ class Confusion(_Strict):
     pixels: int = Field(ge=1, description="Mistaken pixels in the image, at full resolution.")
 
 
-class ConfusionSelection(_Strict):
+class ConfusionSelection(Strict):
     """Confusions in the order in which they are to be shown; the first that a loss draws pairs of is taken."""
 
     kind: Literal["confusions"] = "confusions"

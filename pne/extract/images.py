@@ -1,4 +1,4 @@
-"""The anchors, positives and negatives that the loss of a run draws in one image, for one confusion."""
+"""What figures show of images: predictions, and the pixels that the loss of a run draws for one confusion."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -57,7 +57,7 @@ def draw_image(network: Network, index: int) -> ImageDraw:
     The generator is that of the branch's next call; the network is in evaluation mode.
     """
     branch, pixels = network.branch, network.look(index)
-    embeddings = branch.projection(pixels.features)
+    embeddings = branch.projection(pixels.tapped)
     generator = call_generator(branch.seed, 0, int(branch.calls), embeddings.device)
     pairs = sample_pairs(branch.loss, embeddings, pixels.logits, pixels.label, generator=generator)
     kinds = classify_pixels(pixels.logits, pixels.label, 255)
@@ -128,12 +128,9 @@ def extract_pairs(network: Network, selection: ConfusionSelection) -> Pairs:
         raise UserError(
             f"{network.run.run}: its loss draws no pairs; name a row with PNELoss or AsymmetricContrastLoss"
         )
-    number = len(network.dataset)
     ranked = [(one.image.index, one.true_class, one.predicted_class) for one in selection.confusions]
-    for index, *_ in ranked:
-        if index >= number:
-            raise UserError(f"{network.run.run}: no image {index}; the evaluated split has {number}")
-    index, drawn, choice = choose_drawn(network, ranked, range(number))
+    network.check_images(index for index, *_ in ranked)
+    index, drawn, choice = choose_drawn(network, ranked, range(len(network.dataset)))
     draw = draw_image(network, index)
     width = draw.prediction.shape[1]
 
@@ -144,8 +141,7 @@ def extract_pairs(network: Network, selection: ConfusionSelection) -> Pairs:
     image, label, _ = network.see(index)
     return Pairs(
         about={
-            "run": network.run.run,
-            "weights_sha256": network.train.weights_sha256,
+            **network.about,
             "index": index,
             "name": network.name(index),
             "true_class": None if drawn is None else drawn.true,
@@ -158,12 +154,8 @@ def extract_pairs(network: Network, selection: ConfusionSelection) -> Pairs:
         prediction=draw.prediction,
         extent=np.array(draw.extent, np.int32),
         **{name: positions(name) for name in ("candidates", "anchors", "positives", "negatives")},
-        classes=np.array(network.classes),
-        palette=network.palette,
+        **network.metainfo,
     )
-
-
-# Images, labels and predictions of one run, for the panels that people look at.
 
 
 def extract_predictions(network: Network, indices: Sequence[int]) -> Predictions:
@@ -174,9 +166,7 @@ def extract_predictions(network: Network, indices: Sequence[int]) -> Predictions
     UserError
         If there is no such image.
     """
-    for index in indices:
-        if index >= len(network.dataset):
-            raise UserError(f"{network.run.run}: no image {index}; the evaluated split has {len(network.dataset)}")
+    network.check_images(indices)
     parts = [network.see(index) for index in indices]
     sizes = np.array([label.shape for _, label, _ in parts], np.int32)
     height, width = sizes.max(0)
@@ -187,13 +177,12 @@ def extract_predictions(network: Network, indices: Sequence[int]) -> Predictions
         area = np.s_[row, : sizes[row, 0], : sizes[row, 1]]
         image[area], label[area], prediction[area] = one_image, one_label, one_prediction
     return Predictions(
-        about={"run": network.run.run, "weights_sha256": network.train.weights_sha256},
+        about=network.about,
         image=image,
         label=label,
         prediction=prediction,
         size=sizes,
         index=np.array(indices, np.int32),
         names=np.array([network.name(index) for index in indices]),
-        classes=np.array(network.classes),
-        palette=network.palette,
+        **network.metainfo,
     )

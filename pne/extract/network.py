@@ -1,5 +1,6 @@
 """A trained network whose pixels can be looked into, and a class-balanced sample of what it says about them."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,12 +32,15 @@ class Pixels:
         Input of the pixel classifier.
     logits : Tensor, shape (1, C, h, w), float32
         Its output.
+    tapped : Tensor, shape (1, G, h, w), float32
+        What the projection of the contrast branch takes; `features` where there is no branch.
     label : Tensor, shape (1, H, W), int64
         At the label's own size, 255 where ignored; padded as the image was.
     """
 
     features: Tensor
     logits: Tensor
+    tapped: Tensor
     label: Tensor
 
 
@@ -68,14 +72,21 @@ class Network:
         return getattr(self.head, "contrast", None)
 
     @property
-    def classes(self) -> tuple[str, ...]:
-        """Class names by label."""
-        return tuple(self.dataset.metainfo["classes"])
+    def about(self) -> dict[str, Any]:
+        """What every archive says of where it comes from."""
+        return {"run": self.run.run, "weights_sha256": self.train.weights_sha256}
 
     @property
-    def palette(self) -> NDArray[np.uint8]:
-        """Colours of the classes, shape (C, 3)."""
-        return np.array(self.dataset.metainfo["palette"], np.uint8)
+    def metainfo(self) -> dict[str, NDArray[Any]]:
+        """Names of the classes by label, and their colours, shape (C, 3), uint8."""
+        known = self.dataset.metainfo
+        return {"classes": np.array(known["classes"]), "palette": np.array(known["palette"], np.uint8)}
+
+    def check_images(self, indices: Iterable[int]) -> None:
+        """Raise ``UserError`` if the evaluated split has no image at one of the positions."""
+        for index in indices:
+            if index >= len(self.dataset):
+                raise UserError(f"{self.run.run}: no image {index}; the evaluated split has {len(self.dataset)}")
 
     def name(self, index: int) -> str:
         """Name of an image, without folder and ending."""
@@ -96,18 +107,23 @@ class Network:
         """
         data = self.model.data_preprocessor(self.batch(index), False)
         taps: list[tuple[Tensor, Tensor]] = []
-        classify = self.head.cls_seg
+        inputs: list[Any] = []
+        classify, transform = self.head.cls_seg, self.head._transform_inputs
 
         def tapped(features: Tensor, *args: Any, **kwargs: Any) -> Tensor:
             logits = classify(features, *args, **kwargs)
             taps.append((features, logits))
             return logits
 
-        self.head.cls_seg = tapped  # an attribute of this one module, in front of its method
+        def noted(maps: Any) -> Any:
+            inputs.append(transform(maps))
+            return inputs[-1]
+
+        self.head.cls_seg, self.head._transform_inputs = tapped, noted  # attributes of this module, before its methods
         try:
             self.model.encode_decode(data["inputs"], [sample.metainfo for sample in data["data_samples"]])
         finally:
-            del self.head.cls_seg
+            del self.head.cls_seg, self.head._transform_inputs
         if len(taps) != 1:
             raise UserError(
                 f"{self.run.run}: {type(self.head).__name__} classifies pixels {len(taps)} times per image, expected "
@@ -115,7 +131,9 @@ class Network:
             )
         features, logits = taps[0]
         label = data["data_samples"][0].gt_sem_seg.data.long()
-        return Pixels(features.float(), logits.float(), _padded_like_image(label, data))
+        backbone = self.branch is not None and self.branch.projection.taps == "backbone"
+        tapped_features = (inputs[-1] if backbone else features).float()
+        return Pixels(features.float(), logits.float(), tapped_features, _padded_like_image(label, data))
 
     @torch.no_grad()
     def see(self, index: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint8]]:
@@ -201,7 +219,7 @@ def extract_features(network: Network, per_class: int, seed: int) -> Features:
         height, width = pixels.logits.shape[2:]
         label = resize_labels(pixels.label, height, width).flatten().cpu().numpy()
         confidence, prediction = (part.cpu().numpy() for part in pixels.logits[0].flatten(1).softmax(0).max(0))
-        cells = np.flatnonzero((label != IGNORE_INDEX) & (label >= 0) & (label < len(network.classes)))
+        cells = np.flatnonzero((label != IGNORE_INDEX) & (label >= 0) & (label < len(network.metainfo["classes"])))
         new = {
             "key": pixel_keys(seed, image, height * width)[cells],
             "label": label[cells].astype(np.int16),
@@ -223,18 +241,11 @@ def extract_features(network: Network, per_class: int, seed: int) -> Features:
     order = np.concatenate([by_label, by_correct[~np.isin(by_correct, by_label)]])
     del kept["key"]
     return Features(
-        about={
-            "run": network.run.run,
-            "weights_sha256": network.train.weights_sha256,
-            "seed": seed,
-            "per_class": per_class,
-            "images": len(images),
-        },
+        about={**network.about, "seed": seed, "per_class": per_class, "images": len(images)},
         by_label=np.isin(order, by_label),
         by_correct=np.isin(order, by_correct),
         names=np.array([network.name(image) for image in images]),
-        classes=np.array(network.classes),
-        palette=network.palette,
+        **network.metainfo,
         **{name: array[order] for name, array in kept.items()},
     )
 
@@ -256,5 +267,5 @@ def _rows(network: Network, pixels: Pixels, chosen: NDArray[np.int64]) -> dict[s
 
     rows = {"penultimate": take(pixels.features)}
     if network.branch is not None:
-        rows["projection"] = take(network.branch.projection(pixels.features))
+        rows["projection"] = take(network.branch.projection(pixels.tapped))
     return rows

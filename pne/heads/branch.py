@@ -63,12 +63,15 @@ class Projection(nn.Module):
         Config of the norm layer as mmcv takes it; batch norm where None.
     seed : int
         Seed of the initial weights (Kaiming normal; biases 0).
+    taps : {'classifier', 'backbone'}
+        What ContrastHead gives it: the input of the head's pixel classifier, as the paper has it, or that of the head
+        itself, one map of the backbone or several at one size, as the released code of CIPC has it.
 
     Raises
     ------
     UserError
-        If a number of channels is no integer >= 1, or ``norm_cfg`` names a norm that mmcv cannot build for feature
-        maps.
+        If `taps` is another word, a number of channels is no integer >= 1, or ``norm_cfg`` names a norm that mmcv
+        cannot build for feature maps.
     """
 
     def __init__(
@@ -78,8 +81,12 @@ class Projection(nn.Module):
         hidden: int | None = None,
         norm_cfg: dict | None = None,
         seed: int = 0,
+        taps: str = "classifier",
     ) -> None:
         super().__init__()
+        if taps not in ("classifier", "backbone"):
+            raise UserError(f"contrast.projection.taps: expected 'classifier' or 'backbone', got {taps!r}")
+        self.taps = taps
         hidden = in_channels if hidden is None else hidden
         check_integer("contrast.projection.channels", channels, minimum=1)
         check_integer("contrast.projection.hidden", hidden, minimum=1)
@@ -164,9 +171,12 @@ class ContrastBranch(nn.Module):
         Number of the first training call whose loss counts. Before it the term is exactly 0 while the loss is computed
         all the same: it stays in the graph, its statistics are logged and a memory fills.
     projection : dict, optional
-        ``channels``, ``hidden`` and ``norm_cfg`` of the `Projection`.
+        ``channels``, ``hidden``, ``norm_cfg`` and ``taps`` of the `Projection`.
     seed : int
         Seed of the projection's initial weights and of the draws of the loss.
+    gradient_interval : int
+        At training calls whose number it divides, the norm of the gradient of the loss on the embeddings is measured,
+        without the weight. The statistic ``contrast_gradient_norm`` is the last one measured.
 
     Raises
     ------
@@ -184,20 +194,23 @@ class ContrastBranch(nn.Module):
         start: int = 0,
         projection: Mapping[str, Any] | None = None,
         seed: int = 0,
+        gradient_interval: int = 50,
     ) -> None:
         super().__init__()
         check_weight("contrast.weight", weight)
         check_integer("contrast.start", start, minimum=0)
         check_integer("contrast.seed", seed, minimum=0)
+        check_integer("contrast.gradient_interval", gradient_interval, minimum=1)
         projection = {} if projection is None else projection
         check_keys("contrast.projection", projection, option_names(Projection, but=("in_channels", "seed")))
         if projection.get("norm_cfg") is None:
             projection = {**projection, "norm_cfg": default_norm_cfg}
-        self.weight, self.start, self.seed = weight, start, seed
+        self.weight, self.start, self.seed, self.gradient_interval = weight, start, seed, gradient_interval
         self.projection = Projection(in_channels, seed=seed, **projection)
         with global_randomness_untouched():
             self.loss = build_loss(loss, num_classes=num_classes, channels=self.projection.expand.out_channels)
         self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("gradient_norm", torch.zeros(()))
         self._calls = 0  # the buffer's value on the host: reading the buffer would synchronise a CUDA device
 
     def forward(self, features: Tensor, logits: Tensor, labels: Tensor, ignore_index: int = 255) -> dict[str, Tensor]:
@@ -206,9 +219,9 @@ class ContrastBranch(nn.Module):
         Parameters
         ----------
         features : Tensor, shape (B, in_channels, h, w), floating
-            Input of the head's pixel classifier; receives gradient.
+            What `taps` of the projection names; receives gradient.
         logits : Tensor, shape (B, C, h, w), floating
-            Output of that classifier.
+            Output of the pixel classifier.
         labels : Tensor, shape (B, H, W), int64
             Labels at any size.
         ignore_index : int
@@ -225,13 +238,20 @@ class ContrastBranch(nn.Module):
         loss = self.loss(embeddings, logits, labels, ignore_index=ignore_index, generator=generator)
         weight = self.weight if self._calls >= self.start else 0.0
         if self.training:
+            if loss.requires_grad and self._calls % self.gradient_interval == 0:
+                self._measure_gradient(loss, embeddings)
             self._calls += 1
             self.calls += 1
         statistics = getattr(self.loss, "statistics", {})
         return {
             "loss_contrast": weight * loss,  # the second term of Eq. 4 (`combine-loss`); the weight is its alpha
             **{f"contrast_{name}": value for name, value in statistics.items()},
+            "contrast_gradient_norm": self.gradient_norm,
         }
+
+    def _measure_gradient(self, loss: Tensor, embeddings: Tensor) -> None:
+        (gradient,) = torch.autograd.grad(loss, embeddings, retain_graph=True)
+        self.gradient_norm = torch.linalg.vector_norm(gradient, dtype=torch.float32)
 
     def apply(self, fn: Callable[[nn.Module], None]) -> "ContrastBranch":
         """Apply ``fn`` to all modules; an initialiser draws here without moving global generators."""
@@ -239,6 +259,7 @@ class ContrastBranch(nn.Module):
             return super().apply(fn)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        state_dict.setdefault(f"{prefix}gradient_norm", self.gradient_norm)  # weights of before it was recorded
         super()._load_from_state_dict(state_dict, prefix, *args)
         if f"{prefix}calls" in state_dict:
             self._calls = int(state_dict[f"{prefix}calls"])

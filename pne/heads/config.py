@@ -11,11 +11,12 @@ import torch.nn as nn
 from mmseg.models.decode_heads.decode_head import BaseDecodeHead
 from mmseg.registry import MODELS
 
+import pne.losses
 from pne.errors import UserError
-from pne.losses import AsymmetricContrastLoss, PixelContrastLoss, PNELoss
+from pne.options import LOSSES as OPTIONS
 from pne.options import resolve_options
 
-LOSSES = (PNELoss, AsymmetricContrastLoss, PixelContrastLoss)
+LOSSES = tuple(getattr(pne.losses, name) for name in OPTIONS)
 CALL = ("embeddings", "logits", "labels", "ignore_index", "generator")
 
 for _loss in LOSSES:

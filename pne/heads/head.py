@@ -1,6 +1,7 @@
 """Any decode head of mmsegmentation with a contrast branch that exists in training alone."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -23,6 +24,16 @@ class Tap(NamedTuple):
     recorded: bool
 
 
+@dataclass
+class Call:
+    """What is known while ``loss`` runs: labels, calls of ``cls_seg``, input of the head, losses of the branch."""
+
+    samples: list[BaseDataElement]
+    taps: list[Tap] = field(default_factory=list)
+    inputs: Tensor | list[Tensor] | None = None
+    losses: dict[str, Tensor] | None = None
+
+
 @MODELS.register_module()
 class ContrastHead:
     """Add a contrast branch to a decode head.
@@ -30,7 +41,11 @@ class ContrastHead:
     ``ContrastHead(base="ASPPHead", contrast=..., **arguments)`` makes an instance of a subclass of the base head, which
     takes the other arguments. While ``loss`` runs, the input (before dropout) and the output of the head's ``cls_seg``
     are noted, and ``contrast`` turns them into one more loss; ``forward`` and ``predict`` are those of the base head.
-    The parameters of the base head keep their names, and those of the branch begin with ``contrast.``.
+    With ``projection=dict(taps="backbone")`` the input of the head itself is contrasted. The parameters of the base
+    head keep their names, and those of the branch begin with ``contrast.``.
+
+    The branch is computed when the head passes through ``loss_by_feat``, before its own losses, which may wait for a
+    CUDA device; where a head does not pass there, after them.
 
     Parameters
     ----------
@@ -50,7 +65,7 @@ class ContrastHead:
     """
 
     contrast: torch.nn.Module
-    _taps: list[Tap] | None = None
+    _call: Call | None = None
 
     def __new__(cls, *, base: str | type | None = None, **arguments: Any) -> "ContrastHead":
         """Make an instance of the subclass that belongs to the base head."""
@@ -68,7 +83,7 @@ class ContrastHead:
             raise UserError(f"ContrastHead: {name} has no pixel classifier conv_seg; {_allowed()}")
         self.contrast = build_branch(
             contrast,
-            in_channels=self.conv_seg.in_channels,
+            channels={"classifier": self.conv_seg.in_channels, "backbone": self.in_channels},
             num_classes=self.out_channels,
             default_norm_cfg=self.norm_cfg,
         )
@@ -81,9 +96,15 @@ class ContrastHead:
     def cls_seg(self, feat: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """Classify pixels as the base head does; note the features and logits while ``loss`` runs."""
         logits = super().cls_seg(feat, *args, **kwargs)
-        if self._taps is not None:
-            self._taps.append(Tap(feat, logits, torch.is_grad_enabled()))
+        if self._call is not None:
+            self._call.taps.append(Tap(feat, logits, torch.is_grad_enabled()))
         return logits
+
+    def _transform_inputs(self, inputs: Any) -> Any:
+        transformed = super()._transform_inputs(inputs)
+        if self._call is not None:
+            self._call.inputs = transformed
+        return transformed
 
     def loss(self, *args: Any, **kwargs: Any) -> dict[str, Tensor]:
         """Compute the losses of the base head and those of the branch.
@@ -95,17 +116,39 @@ class ContrastHead:
         UserError
             If the base head did not call ``cls_seg`` once on one feature map.
         """
-        self._taps = taps = []
+        self._call = call = Call(self._data_samples(*args, *kwargs.values()))
         try:
             losses = super().loss(*args, **kwargs)
+            tap = self._choose(call)
+            losses.update(self._contrast(call, tap) if call.losses is None else call.losses)
         finally:
-            self._taps = None
-        features, logits, _ = self._choose(taps)
-        samples = self._data_samples(*args, *kwargs.values())
-        labels = BaseDecodeHead._stack_batch_gt(self, samples).squeeze(1)  # a head's own may stack edges, too
-        ignore_index = 255 if self.ignore_index is None else self.ignore_index
-        losses.update(self.contrast(features, logits, labels, ignore_index=ignore_index))
+            self._call = None
         return losses
+
+    def loss_by_feat(self, *args: Any, **kwargs: Any) -> dict[str, Tensor]:
+        """Compute the losses of the base head; those of the branch before them, where it is clear what to contrast."""
+        call = self._call
+        if call is not None and call.losses is None and len(self._recorded(call)) == 1:
+            call.losses = self._contrast(call, self._choose(call))
+        return super().loss_by_feat(*args, **kwargs)
+
+    def _contrast(self, call: Call, tap: Tap) -> dict[str, Tensor]:
+        labels = BaseDecodeHead._stack_batch_gt(self, call.samples).squeeze(1)  # a head's own may stack edges, too
+        ignore_index = 255 if self.ignore_index is None else self.ignore_index
+        projection = getattr(self.contrast, "projection", None)  # a branch of one's own may have none
+        backbone = getattr(projection, "taps", None) == "backbone"
+        features = self._backbone_features(call, tap) if backbone else tap.features
+        return self.contrast(features, tap.logits, labels, ignore_index=ignore_index)
+
+    def _backbone_features(self, call: Call, tap: Tap) -> Tensor:
+        features = call.inputs
+        if not isinstance(features, Tensor) or features.shape[2:] != tap.logits.shape[2:]:
+            got = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
+            raise UserError(
+                f"ContrastHead: projection taps the backbone, which gives {self.base_class.__name__} no single map of "
+                f"the size of its logits {tuple(tap.logits.shape)}; got {got}; set projection=dict(taps='classifier')"
+            )
+        return features
 
     def init_weights(self) -> None:
         """Initialise the base head; the branch keeps the weights of its own random stream."""
@@ -120,11 +163,14 @@ class ContrastHead:
         """Pickle and copy by base head and state: the generated class cannot be imported by name."""
         return _restore, (self.base_class,), self.__dict__
 
-    def _choose(self, taps: list[Tap]) -> Tap:
-        name = self.base_class.__name__
-        if not taps:
+    @staticmethod
+    def _recorded(call: Call) -> list[Tap]:
+        return [tap for tap in call.taps if tap.recorded] if torch.is_grad_enabled() else call.taps
+
+    def _choose(self, call: Call) -> Tap:
+        name, recorded = self.base_class.__name__, self._recorded(call)
+        if not call.taps:
             raise UserError(f"ContrastHead: {name} never calls cls_seg while its loss is computed; {_allowed()}")
-        recorded = [tap for tap in taps if tap.recorded] if torch.is_grad_enabled() else taps
         if not recorded:
             raise UserError(
                 f"ContrastHead: {name} calls cls_seg without gradient, as re-entrant gradient checkpointing does; use "
@@ -151,8 +197,8 @@ class ContrastHead:
         raise UserError(f"ContrastHead: the loss of {self.base_class.__name__} was called without data samples")
 
 
-def build_branch(contrast: object, **given: Any) -> torch.nn.Module:
-    """Build the branch from its config; ``given`` are the arguments that the head knows.
+def build_branch(contrast: object, channels: Mapping[str, Any], **given: Any) -> torch.nn.Module:
+    """Build the branch from its config; the head knows the channels of what can be tapped, and the other arguments.
 
     Raises
     ------
@@ -173,7 +219,15 @@ def build_branch(contrast: object, **given: Any) -> torch.nn.Module:
         check_keys("contrast", contrast, ["type", *BRANCH_OPTIONS])
         if "loss" not in contrast:
             raise UserError("contrast.loss is missing; for example contrast=dict(loss=dict(type='PNELoss'))")
-    return MODELS.build({**config, **given})
+    projection = contrast.get("projection")
+    taps = projection.get("taps", "classifier") if isinstance(projection, Mapping) else "classifier"
+    in_channels = channels[taps if taps in channels else "classifier"]  # the projection refuses other words
+    if not isinstance(in_channels, int):
+        raise UserError(
+            "contrast.projection.taps: the decode head takes several maps of the backbone, of "
+            f"{in_channels} channels; set taps to 'classifier'"
+        )
+    return MODELS.build({**config, "in_channels": in_channels, **given})
 
 
 @cache

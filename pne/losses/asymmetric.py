@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from pne.losses.pairs import MisclassifiedContrast, PairCosines
-from pne.losses.similarity import log_count, softplus
+from pne.losses.similarity import ABSENT, softplus
 
 __all__ = ["AsymmetricContrastLoss"]
 
@@ -20,7 +20,7 @@ class AsymmetricContrastLoss(MisclassifiedContrast):
 
     averaged over all anchors of the batch. Anchors, positives and negatives are drawn as for `PNELoss`, with the same
     options; there are no weights. The negatives are summed as drawn, so their number matters; what raster sampling
-    repeats is summed as often.
+    repeats is summed as often. With ``negative_mean`` the sum is a mean, and the number of negatives does not matter.
 
     Raises
     ------
@@ -29,9 +29,11 @@ class AsymmetricContrastLoss(MisclassifiedContrast):
     """
 
     def _evaluate(self, pairs: PairCosines) -> Tensor:
-        temperature, dtype = self.options["temperature"], pairs.positive.dtype
-        log_negative = log_count(pairs.negative_count, dtype)
-        repulsion = torch.logsumexp(pairs.negative / temperature + log_negative, -1, keepdim=True)
-        terms = softplus(repulsion - pairs.positive / temperature) * pairs.positive_count
+        positive, negative = (pairs.cosine / self.options["temperature"]).unbind(2)
+        log_count = pairs.count[:, :, 1].log().clamp_(min=ABSENT)
+        if self.options["negative_mean"]:
+            log_count -= pairs.total[:, :, 1:].log()
+        repulsion = torch.logsumexp(negative + log_count, 2, keepdim=True)
+        terms = softplus(repulsion - positive) * pairs.count[:, :, 0]
         # Eq. 1 (`sup-loss`)
-        return pairs.anchor_mean(terms.sum(-1) / pairs.positive_count.sum(-1).clamp(min=1))
+        return pairs.anchor_mean(terms.sum(2) / pairs.total[:, :, 0])

@@ -150,10 +150,10 @@ class ContrastLoss(nn.Module):
         check_inputs(embeddings, logits, labels, ignore_index, generator)
         with torch.autocast(embeddings.device.type, enabled=False):
             loss, statistics = self._contrast(embeddings, logits, labels, ignore_index, generator)
-        zero = torch.zeros((), device=loss.device)
-        self.statistics = {
-            name: statistics[name].detach().float() if name in statistics else zero for name in STATISTICS
-        }
+        statistics = {name: value.detach().float() for name, value in statistics.items()}
+        if len(statistics) < len(STATISTICS):
+            statistics = dict.fromkeys(STATISTICS, torch.zeros((), device=loss.device)) | statistics
+        self.statistics = {name: statistics[name] for name in STATISTICS}
         return loss
 
     def _contrast(

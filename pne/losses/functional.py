@@ -37,10 +37,12 @@ def contrast_with_batch(vectors: Tensor, classes: Tensor, valid: Tensor, tempera
     pair = valid.unsqueeze(1) & valid
     negative = pair & ~same
     positive = (pair & same).fill_diagonal_(False)
-    repulsion = torch.logsumexp((similarity / temperature).masked_fill(~negative, ABSENT), 1, keepdim=True)
-    term = _masked_mean(softplus(repulsion - similarity / temperature), positive)
-    constant = similarity.detach()
-    return term, positive.any(1), _masked_mean(constant, positive), _masked_mean(constant, negative)
+    scores, constant = similarity / temperature, similarity.detach()
+    repulsion = torch.logsumexp(scores.masked_fill(~negative, ABSENT), 1, keepdim=True)
+    positives = positive.sum(1)
+    term = _masked_mean(softplus(repulsion - scores), positive, positives)
+    negatives = _masked_mean(constant, negative, negative.sum(1))
+    return term, positives > 0, _masked_mean(constant, positive, positives), negatives
 
 
 def contrast_with_memory(
@@ -68,9 +70,10 @@ def contrast_with_memory(
         filled = torch.ones(memory.shape[:2], dtype=torch.bool, device=memory.device)
     repulsion, own = _StoredSimilarities.apply(vectors / temperature, classes, memory, filled)
     positive = filled[classes] & valid.unsqueeze(1)
-    term = _masked_mean(softplus(repulsion.unsqueeze(1) - own), positive)
-    similarity = _masked_mean(own.detach() * temperature, positive)
-    return term, positive.any(1), similarity, _negative_similarity(vectors.detach(), classes, memory, filled) * valid
+    positives = positive.sum(1)
+    term = _masked_mean(softplus(repulsion.unsqueeze(1) - own), positive, positives)
+    similarity = _masked_mean(own.detach(), positive, positives) * temperature
+    return term, positives > 0, similarity, _negative_similarity(vectors.detach(), classes, memory, filled) * valid
 
 
 def _negative_similarity(vectors: Tensor, classes: Tensor, memory: Tensor, filled: Tensor) -> Tensor:
@@ -81,8 +84,8 @@ def _negative_similarity(vectors: Tensor, classes: Tensor, memory: Tensor, fille
     return (vectors * others).sum(1) / (count.sum() - count[classes]).clamp(min=1)
 
 
-def _masked_mean(values: Tensor, mask: Tensor) -> Tensor:
-    return (values * mask).sum(1) / mask.sum(1).clamp(min=1)
+def _masked_mean(values: Tensor, mask: Tensor, number: Tensor) -> Tensor:
+    return (values * mask).sum(1) / number.clamp(min=1)
 
 
 def pixel_contrast(
@@ -151,9 +154,8 @@ _NEGLIGIBLE = -60.0
 class _StoredSimilarities(torch.autograd.Function):
     """Contrast vectors with stored ones: one pass over what may be millions of vectors.
 
-    The rows of the memory are taken in blocks. Along with the sum of the exponentials goes the sum of the vectors that
-    they weigh, which is all that the gradient needs; both are rescaled whenever a block holds a larger similarity
-    (Milakov and Gimelshein 2018, "Online normalizer calculation for softmax").
+    The rows of the memory are taken in blocks. Along with the sum of the exponentials goes the mean of the vectors that
+    they weigh, which is all that the gradient needs; the blocks are put together by the logarithms of their sums.
 
     Parameters
     ----------
@@ -175,27 +177,29 @@ class _StoredSimilarities(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, vectors: Tensor, classes: Tensor, memory: Tensor, filled: Tensor) -> tuple[Tensor, Tensor]:
-        number, (stored_classes, _, dim) = len(vectors), memory.shape
-        block = max(1, BLOCK // max(1, number * stored_classes))
+        (number, dim), stored_classes = vectors.shape, len(memory)
+        ctx.block = max(1, BLOCK // max(1, number * stored_classes))
         own_place = classes.view(-1, 1, 1)
-        highest = vectors.new_full((number, 1), ABSENT)
-        total, weighted = vectors.new_zeros(number, 1), vectors.new_zeros(number, dim)
-        own = []
-        for part, present in zip(memory.split(block, 1), filled.split(block, 1), strict=True):
+        own, sums, means = [], [], []
+        for part, present in zip(memory.split(ctx.block, 1), filled.split(ctx.block, 1), strict=True):
             flat = part.reshape(-1, dim)
             similarity = (vectors @ flat.T).view(number, stored_classes, -1)
             index = own_place.expand(-1, 1, part.shape[1])
             own.append(similarity.gather(1, index).squeeze(1))
             similarity.masked_fill_(~present, ABSENT).scatter_(1, index, ABSENT)
             similarity = similarity.flatten(1)
-            higher = torch.maximum(highest, similarity.amax(1, keepdim=True))
-            weight = similarity.sub_(higher).clamp_(min=_NEGLIGIBLE).exp_()
-            earlier = (highest - higher).exp()
-            total = total * earlier + weight.sum(1, keepdim=True)
-            weighted = weighted * earlier + weight @ flat
-            highest = higher
-        ctx.save_for_backward(weighted / total, classes, memory)
-        return (highest + total.log()).squeeze(1), torch.cat(own, 1)
+            highest = similarity.amax(1, keepdim=True)
+            weight = similarity.sub_(highest).clamp_(min=_NEGLIGIBLE).exp_()
+            total = weight.sum(1, keepdim=True)
+            means.append((weight @ flat) / total)
+            sums.append(highest + total.log_())
+        repulsion, mean = sums[0], means[0]
+        if len(sums) > 1:
+            stacked = torch.stack(sums)
+            repulsion = stacked.logsumexp(0)
+            mean = (torch.stack(means) * (stacked - repulsion).exp_()).sum(0)
+        ctx.save_for_backward(mean, classes, memory)
+        return repulsion.squeeze(1), torch.cat(own, 1)
 
     @staticmethod
     @once_differentiable
@@ -203,7 +207,8 @@ class _StoredSimilarities(torch.autograd.Function):
         mean, classes, memory = ctx.saved_tensors
         with torch.autocast(mean.device.type, enabled=False):
             gradient = of_repulsion.unsqueeze(1) * mean
-            block = max(1, BLOCK // max(1, mean.numel()))
-            for part, weight in zip(memory.split(block, 1), of_own.split(block, 1), strict=True):
-                gradient = torch.baddbmm(gradient.unsqueeze(1), weight.unsqueeze(1), part[classes]).squeeze(1)
+            for part, weight in zip(memory.split(ctx.block, 1), of_own.split(ctx.block, 1), strict=True):
+                spread = weight.new_zeros(len(weight), len(memory), weight.shape[1])
+                spread.scatter_(1, classes.view(-1, 1, 1).expand_as(weight.unsqueeze(1)), weight.unsqueeze(1))
+                gradient.addmm_(spread.flatten(1), part.reshape(-1, part.shape[2]))
         return gradient, None, None, None

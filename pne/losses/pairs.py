@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -16,29 +17,40 @@ __all__ = ["MisclassifiedContrast", "PairCosines", "PairSample", "sample_pairs"]
 
 @dataclass(frozen=True)
 class PairCosines:
-    """Cosines of the drawn anchors to their positives and negatives.
+    """Cosines of the drawn anchors to their positives and negatives, at 0 and 1 of the axis of length 2.
 
     Attributes
     ----------
-    positive, negative : Tensor, shape (B, A, K), at least float32
-    positive_count, negative_count : Tensor, shape (B, A, K), int64
+    cosine : Tensor, shape (B, A, 2, K), at least float32
+    count : Tensor, shape (B, A, 2, K), same dtype
         How often each counts; 0 for padding, of which the cosines are finite and mean nothing.
-    anchor_count : Tensor, shape (B, A), int64
+    total : Tensor, shape (B, A, 2), same dtype
+        Sum of the counts, at least 1.
+    anchor_count : Tensor, shape (B, A), same dtype
         How often the anchor counts; 0 for padding.
     weight : Tensor, shape (B, A, K), same dtype, or None
         Weights of the positives, > 0.
     """
 
-    positive: Tensor
-    negative: Tensor
-    positive_count: Tensor
-    negative_count: Tensor
+    cosine: Tensor
+    count: Tensor
+    total: Tensor
     anchor_count: Tensor
     weight: Tensor | None
 
+    @cached_property
+    def anchors(self) -> Tensor:
+        """Number of drawn anchors of the batch, at least 1."""
+        return self.anchor_count.sum().clamp_(min=1)
+
     def anchor_mean(self, values: Tensor) -> Tensor:
         """Average values (B, A) over the drawn anchors of the batch; 0 where there are none."""
-        return (values * self.anchor_count).sum() / self.anchor_count.sum().clamp(min=1)
+        return (values * self.anchor_count).sum() / self.anchors
+
+    def similarities(self) -> Tensor:
+        """Average the mean cosine of an anchor to its positives, and to its negatives, over the anchors, (2,)."""
+        means = (self.cosine.detach() * self.count).sum(3) / self.total
+        return (means * self.anchor_count.unsqueeze(2)).sum((0, 1)) / self.anchors
 
 
 class MisclassifiedContrast(ContrastLoss):
@@ -71,37 +83,36 @@ class MisclassifiedContrast(ContrastLoss):
         options = self.options
         draw = draw_pairs(embeddings, logits, labels, options, ignore_index, generator)
         anchor, sample = self._gather(embeddings, draw)
-        cosines = pair_cosines(anchor, sample, torch.cat([draw.positive, draw.negative], 2))
-        positive, negative = cosines.split(options["num_samples"], 2)
-        weight = self._weigh(logits, draw, cosines.dtype)
-        count = draw.anchors.count
+        cosine = pair_cosines(anchor, sample, draw.index.flatten(2)).view_as(draw.index)
+        weight = self._weigh(logits, draw, cosine.dtype)
+        count = draw.count.to(cosine.dtype)
         pairs = PairCosines(
-            positive=positive,
-            negative=negative,
-            positive_count=draw.positive_count,
-            negative_count=draw.negative_count,
-            anchor_count=count,
-            weight=None if weight is None else weight.gather(1, draw.positive.flatten(1)).view_as(positive),
+            cosine=cosine,
+            count=count,
+            total=count.sum(3).clamp_(min=1),
+            anchor_count=draw.anchors.count.to(cosine.dtype),
+            weight=None if weight is None else _pick(weight, draw.index[:, :, 0]),
         )
         loss = self._evaluate(pairs)
 
-        is_set = draw.anchors.runs.first & (count > 0)
+        sets = draw.drawn_set.sum(dtype=torch.float32)
         if options["reduction"] == "set_size":
-            pixels = (draw.anchors.set_size * is_set).sum().to(loss.dtype)
-            loss = loss * (pixels / is_set.sum().clamp(min=1) / options["num_samples"])
+            pixels = (draw.set_size * draw.drawn_set).sum().to(loss.dtype)
+            loss = loss * (pixels / sets.clamp(min=1) / options["num_samples"])
         with torch.no_grad():
+            positive, negative = pairs.similarities().unbind()
             statistics = {
-                "anchors": (count > 0).sum(),
-                "sets": is_set.sum(),
-                "positive_similarity": pairs.anchor_mean(_pair_mean(positive, draw.positive_count)),
-                "negative_similarity": pairs.anchor_mean(_pair_mean(negative, draw.negative_count)),
+                "anchors": draw.anchors.count.sign().sum(dtype=torch.float32),
+                "sets": sets,
+                "positive_similarity": positive,
+                "negative_similarity": negative,
             }
             if weight is not None:
                 mask = draw.positive_column
-                number = mask.sum().clamp(min=1)
+                number = mask.sum().clamp_(min=1)
                 mean = (weight * mask).sum() / number
-                variance = ((weight - mean).square() * mask).sum() / number
-                statistics |= {"weight_mean": mean, "weight_std": variance.sqrt()}
+                variance = ((weight - mean).square_() * mask).sum() / number
+                statistics |= {"weight_mean": mean, "weight_std": variance.sqrt_()}
         return loss, statistics
 
     def _gather(self, embeddings: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
@@ -125,13 +136,13 @@ class MisclassifiedContrast(ContrastLoss):
         raise NotImplementedError(f"{type(self).__name__} does not say what it computes for its pairs")
 
 
-def _pair_mean(values: Tensor, count: Tensor) -> Tensor:
-    return (values * count).sum(-1) / count.sum(-1).clamp(min=1)
+def _pick(columns: Tensor, index: Tensor) -> Tensor:
+    return columns.gather(1, index.flatten(1)).view_as(index)
 
 
 @dataclass(frozen=True)
 class PairSample:
-    """Drawn anchors of a batch, image after image and set after set, without padding.
+    """Drawn anchors of a batch, image after image, without padding.
 
     Attributes
     ----------
@@ -140,7 +151,7 @@ class PairSample:
     anchor : Tensor, shape (A,), int64
         Raster index of the anchor in its h x w map.
     predicted, label : Tensor, shape (A,), int64
-        The class the anchor was mistaken for, and its true class.
+        The class the anchor was mistaken for (of a correct anchor, the second in its scores), and its true class.
     anchor_count : Tensor, shape (A,), int64
         How often the anchor was drawn.
     positive, negative : Tensor, shape (A, K), int64
@@ -195,20 +206,16 @@ def sample_pairs(
     draw = loss.draw(embeddings, logits, labels, ignore_index, generator)
     image, place = (draw.anchors.count > 0).nonzero(as_tuple=True)
 
-    def pixels(index: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
-        index, count = index[image, place], count[image, place]
-        return torch.where(count > 0, draw.column[image.unsqueeze(1), index], -1), count
-
-    positive, positive_count = pixels(draw.positive, draw.positive_count)
-    negative, negative_count = pixels(draw.negative, draw.negative_count)
+    index, count = draw.index[image, place], draw.count[image, place]  # (A, 2, K)
+    pixel = torch.where(count > 0, draw.column[image.view(-1, 1, 1), index], -1)
     return PairSample(
         image=image,
         anchor=draw.anchors.pixel[image, place],
         predicted=draw.anchors.predicted[image, place],
         label=draw.anchors.label[image, place],
         anchor_count=draw.anchors.count[image, place],
-        positive=positive,
-        positive_count=positive_count,
-        negative=negative,
-        negative_count=negative_count,
+        positive=pixel[:, 0],
+        positive_count=count[:, 0],
+        negative=pixel[:, 1],
+        negative_count=count[:, 1],
     )

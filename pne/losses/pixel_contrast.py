@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from pne.losses.base import ContrastLoss, check_inputs
 from pne.losses.functional import contrast_with_batch, contrast_with_memory
-from pne.losses.pixels import PixelClasses, classify_pixels, draw_samples, find_runs, order_pixels, sort_groups
+from pne.losses.pixels import PixelClasses, classify_pixels, count_members, draw_samples, shuffle, sort_groups
 from pne.losses.similarity import gather_pixels, normalise
 
 __all__ = ["PixelContrastLoss", "PixelDraw", "PixelMemory"]
@@ -104,30 +104,29 @@ class PixelContrastLoss(ContrastLoss):
 
     @torch.no_grad()
     def _draw(self, pixels: PixelClasses, generator: torch.Generator | None) -> PixelDraw:
-        batch, places = pixels.label.shape
-        groups = batch * pixels.num_classes * 2  # image, class, wrong or correct
-        image = torch.arange(batch, device=pixels.label.device).unsqueeze(1)
-        group = (image * pixels.num_classes + pixels.label) * 2 + pixels.correct
-        group = torch.where(pixels.valid, group, groups).view(1, -1)
-        count = torch.zeros_like(group[:, :1].expand(1, groups)).scatter_add_(
-            1, group.clamp(max=groups - 1), pixels.valid.view(1, -1).long()
-        )
-        _, order, pixel = sort_groups(group, order_pixels("random", group, generator))
+        images, places = pixels.label.shape
+        classes = pixels.num_classes + 1  # the last one is that of ignored pixels
+        group = torch.add(pixels.correct, pixels.label, alpha=2)
+        count = count_members(group, 2 * classes)
+        pixel, _ = sort_groups(group, 2 * classes, shuffle("random", group, generator))
 
-        wrong, correct = count[0, 0::2], count[0, 1::2]
-        pairs = (wrong + correct > 0).sum()
+        wrong, correct = count.view(images, classes, 2).unbind(2)
+        labelled = wrong + correct > 0
+        labelled[:, -1] = False
+        pairs = labelled.sum()
         share = self.options["max_anchors"] // pairs.clamp(min=1)
-        share = share.clamp(1, self.options["anchors_per_class"])
-        errors = (share * self.options["error_share"]).floor().long()
+        share.clamp_(1, self.options["anchors_per_class"])
+        errors = (share * self.options["error_share"]).floor_().long()
         errors = torch.minimum(wrong, torch.maximum(errors, share - correct))
         others = torch.minimum(correct, share - errors)
-        drawn = torch.stack([errors, others], 1).view(1, -1)
-        samples = draw_samples(count, drawn, order, pixel, min(self.options["max_anchors"], batch * places))
-        flat = samples.pixel[0]
+        drawn = torch.stack([errors, others], 2) * labelled.unsqueeze(2)
+        size = min(self.options["max_anchors"], images * places)
+        samples = draw_samples(count.view(1, -1), drawn.view(1, -1), pixel.view(1, -1), size)
+        pair = samples.label[0] // 2
         return PixelDraw(
-            image=flat // places,
-            pixel=flat % places,
-            label=samples.label[0] // 2 % pixels.num_classes,
+            image=pair // classes,
+            pixel=samples.pixel[0],
+            label=(pair % classes).clamp_(max=pixels.num_classes - 1),
             present=samples.present[0],
             pairs=pairs,
         )
@@ -177,10 +176,11 @@ class PixelContrastLoss(ContrastLoss):
         anchors = has_positive.sum()
         number = anchors.clamp(min=1)
         scale = self.options["temperature"] / self.options["base_temperature"]
+        similarity = (torch.stack([positive, negative]) * has_positive).sum(1) / number
         return (term * has_positive).sum() / number * scale, {
             "anchors": anchors,
-            "positive_similarity": (positive * has_positive).sum() / number,
-            "negative_similarity": (negative * has_positive).sum() / number,
+            "positive_similarity": similarity[0],
+            "negative_similarity": similarity[1],
         }
 
     def _check_memory(self, embeddings: Tensor, logits: Tensor) -> None:
@@ -244,7 +244,10 @@ class PixelMemory(nn.Module):
     def filled(self) -> Tensor:
         """Tell which rows of `vectors` hold one, (C, 2 * R), bool."""
         row = torch.arange(self.size, device=self.vectors.device)
-        return torch.cat([row < count.unsqueeze(1) for count in (self.segment_count, self.pixel_count)], 1)
+        return (row < self._received().unsqueeze(2)).flatten(1)
+
+    def _received(self) -> Tensor:
+        return torch.stack([self.segment_count, self.pixel_count], 1)
 
     @torch.no_grad()
     def update(self, embeddings: Tensor, pixels: PixelClasses, generator: torch.Generator | None) -> None:
@@ -258,40 +261,40 @@ class PixelMemory(nn.Module):
         generator : torch.Generator or None
             Chooses the pixels.
         """
-        classes = pixels.num_classes
+        classes, queues = pixels.num_classes, 2 * pixels.num_classes
         member = pixels.label.unsqueeze(1) == torch.arange(classes, device=pixels.label.device).unsqueeze(1)
-        member &= pixels.valid.unsqueeze(1)  # (B, C, N)
-        count = member.sum(2)
-
+        count = member.sum(2)  # (B, C)
         everything = embeddings.detach().flatten(2).to(self.vectors.dtype)
-        length = torch.linalg.vector_norm(everything, dim=1, keepdim=True).clamp(min=1e-12)
-        segment = normalise(torch.bmm(member / length, everything.transpose(1, 2)), 2)  # (B, C, D)
-        label = torch.arange(classes, device=count.device).expand_as(count)
-        self._push(segment, label, count > 0, 0, self.segment_count)
+        length = torch.linalg.vector_norm(everything, dim=1, keepdim=True).clamp_(min=1e-12)
+        segment = torch.bmm(member / length, everything.transpose(1, 2))  # (B, C, D)
 
-        group = torch.where(pixels.valid, pixels.label, classes)
-        _, order, pixel = sort_groups(group, order_pixels("random", group, generator))
-        size = min(classes * self.pixels_per_image, group.shape[1])
-        samples = draw_samples(count, count.clamp(max=self.pixels_per_image), order, pixel, size)
-        vectors = normalise(gather_pixels(embeddings.detach(), samples.pixel), 1).transpose(1, 2)  # (B, S, D)
-        self._push(vectors, samples.label, samples.present, self.size, self.pixel_count)
+        pixel, _ = sort_groups(pixels.label, classes + 1, shuffle("random", pixels.label, generator))
+        size = min(classes * self.pixels_per_image, pixel.shape[1])
+        drawn = count.clamp(max=self.pixels_per_image)
+        samples = draw_samples(count, drawn, pixel, size)
+        chosen = gather_pixels(everything.unsqueeze(3), samples.pixel).transpose(1, 2)  # (B, S, D)
+        vectors = normalise(torch.cat([segment, chosen], 1), 2)
 
-    def _push(self, vectors: Tensor, label: Tensor, present: Tensor, offset: int, count: Tensor) -> None:
-        """Append vectors (B, E, D) to the queues that begin at row `offset`, image after image."""
-        label, present = label.flatten(), present.flatten()
-        label, entry = torch.where(present, label, len(count)).sort(stable=True)
-        runs = find_runs(label)
-        real = label < len(count)
-        present = real & (runs.rank >= runs.length - self.size)  # of too many, the last
-        label = label.clamp(max=len(count) - 1)
-        target = 2 * self.size * label + offset + (count[label] + runs.rank) % self.size
-        values = vectors.flatten(0, 1)[entry].to(self.vectors.dtype)
+        # queues in the order of the rows: the segments of class 0, its pixels, the segments of class 1, ...
+        added = torch.stack([count.clamp(max=1), drawn], 2).flatten(1)  # (B, 2 * C), image after image
+        earlier = self._received().flatten()
+        received = added.cumsum(0) + earlier
+        queue = torch.cat(
+            [torch.arange(0, queues, 2, device=count.device).expand(len(count), -1), samples.label * 2 + 1], 1
+        )
+        within = torch.arange(size, device=count.device) - samples.offset.gather(1, samples.label)
+        number = (received - added).gather(1, queue) + torch.nn.functional.pad(within, (classes, 0))
+        present = torch.cat([count > 0, samples.present], 1)
+        present &= number >= (received[-1] - self.size)[queue]  # of too many, the last
+        self._write(vectors, queue * self.size + number % self.size, present)
+        self.segment_count.copy_(received[-1, 0::2])
+        self.pixel_count.copy_(received[-1, 1::2])
 
-        # what is not to be stored repeats a write that is, or, where there is none, writes what already stands there
-        stand_in = present.long().argmax().view(1)
-        spare = target[stand_in]
-        rows = self.vectors.view(-1, self.vectors.shape[2])
-        spare_value = torch.where(present.any(), values[stand_in], rows[spare])
-        target = torch.where(present, target, spare)
-        rows.index_copy_(0, target, torch.where(present.unsqueeze(1), values, spare_value))
-        count.scatter_add_(0, label, real.long())
+    def _write(self, vectors: Tensor, row: Tensor, present: Tensor) -> None:
+        """Put vectors (B, E, D) in the place of rows (B, E), which differ where they are present.
+
+        To subtract what a row holds leaves exactly 0; what is absent adds 0, wherever it points.
+        """
+        rows, row, absent = self.vectors.view(-1, self.vectors.shape[2]), row.flatten(), ~present.view(-1, 1)
+        rows.index_add_(0, row, rows[row].masked_fill_(absent, 0), alpha=-1)
+        rows.index_add_(0, row, vectors.flatten(0, 1).masked_fill(absent, 0))

@@ -1,12 +1,12 @@
 """Pixels by class: which are right, and drawing from each class, by sorting.
 
-Fixed shapes, no loop over groups, no host synchronisation. What draws works along the last axis, row by row; a row is
-one image, or a whole batch.
+Fixed shapes, no loop over groups, no host synchronisation. A row is one image, or a whole batch.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -15,22 +15,20 @@ __all__ = [
     "LAST",
     "ClassSamples",
     "PixelClasses",
-    "Runs",
     "classify_pixels",
     "compact",
+    "count_members",
     "draw_samples",
-    "find_runs",
     "multiplicity",
-    "order_pixels",
     "pool_samples",
+    "random_numbers",
     "resize_labels",
+    "shuffle",
     "sort_groups",
 ]
 
-_KEY_BITS = 32  # of the order within a group; the group number takes the bits above
-
-LAST = 2**_KEY_BITS - 1
-"""Drawing order of what is drawn after all pixels."""
+LAST = 2**31 - 1
+"""Above all random numbers; with it, equal ones are rare: one pair in fifty images of 10000 pixels."""
 
 
 @dataclass(frozen=True)
@@ -40,20 +38,25 @@ class PixelClasses:
     Attributes
     ----------
     label : Tensor, shape (B, N), int64
-        True class; 0 where the pixel is ignored.
+        True class; `num_classes` where the pixel is ignored, so that it is no class and never predicted.
     predicted : Tensor, shape (B, N), int64
         Class of the largest logit.
-    valid, correct, wrong : Tensor, shape (B, N), bool
-        Not ignored; valid and predicted rightly; valid and mistaken.
     num_classes : int
     """
 
     label: Tensor
     predicted: Tensor
-    valid: Tensor
-    correct: Tensor
-    wrong: Tensor
     num_classes: int
+
+    @cached_property
+    def correct(self) -> Tensor:
+        """Pixels predicted rightly, (B, N), bool."""
+        return self.predicted == self.label
+
+    @property
+    def wrong(self) -> Tensor:
+        """Mistaken pixels that are not ignored, (B, N), bool."""
+        return (self.label < self.num_classes) & ~self.correct
 
 
 def resize_labels(labels: Tensor, height: int, width: int) -> Tensor:
@@ -68,10 +71,13 @@ def resize_labels(labels: Tensor, height: int, width: int) -> Tensor:
     Returns
     -------
     Tensor, shape (B, height, width), same dtype
+        A view where the sizes divide.
     """
     for axis, size in ((1, height), (2, width)):
         given = labels.shape[axis]
-        if given != size:
+        if given % size == 0:
+            labels = labels[(slice(None),) * axis + (slice(None, None, given // size),)]
+        else:
             index = torch.arange(size, device=labels.device) * given // size  # integers: exact at any size
             labels = labels.index_select(axis, index)
     return labels
@@ -84,29 +90,35 @@ def classify_pixels(logits: Tensor, labels: Tensor, ignore_index: int) -> PixelC
     ----------
     logits : Tensor, shape (B, C, h, w), floating
     labels : Tensor, shape (B, H, W), integer
-        At any size. Pixels labelled `ignore_index`, or with a number that is no class, belong to no group.
+        At any size. Pixels labelled `ignore_index`, or with a number that is no class, are ignored.
     ignore_index : int
-
-    Returns
-    -------
-    PixelClasses
     """
     classes = logits.shape[1]
-    label = resize_labels(labels, *logits.shape[2:]).flatten(1).long()
+    label = resize_labels(labels, *logits.shape[2:]).long().clamp(-1, classes).remainder_(classes + 1).flatten(1)
+    if 0 <= ignore_index < classes:
+        label = label.masked_fill(label == ignore_index, classes)
     predicted = logits.detach().flatten(2).max(1).indices  # the first of equal maxima; faster than argmax on the CPU
-    valid = (label != ignore_index) & (label >= 0) & (label < classes)
-    label = torch.where(valid, label, 0)
-    hit = predicted == label
-    return PixelClasses(label, predicted, valid, valid & hit, valid & ~hit, classes)
+    return PixelClasses(label, predicted, classes)
 
 
-def order_pixels(sampling: str, like: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Give every pixel its place in the drawing order.
+def count_members(group: Tensor, groups: int) -> Tensor:
+    """Count the pixels of each group, (B, N) to (B, groups), int64."""
+    one = group.new_ones(1, 1).expand_as(group)
+    return group.new_zeros(len(group), groups).scatter_add_(1, group, one)
+
+
+def random_numbers(like: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Draw int32 numbers below `LAST`, in the shape and on the device of a tensor."""
+    return torch.randint(LAST, like.shape, dtype=torch.int32, device=like.device, generator=generator)
+
+
+def shuffle(sampling: str, like: Tensor, generator: torch.Generator | None) -> Tensor | None:
+    """Put all pixels of a batch into drawing order.
 
     Parameters
     ----------
     sampling : {'random', 'raster'}
-        Independent random numbers (a uniformly random order), or row by row.
+        A uniformly random order, or row by row.
     like : Tensor, shape (B, N)
         Gives shape and device.
     generator : torch.Generator or None
@@ -114,67 +126,36 @@ def order_pixels(sampling: str, like: Tensor, generator: torch.Generator | None)
 
     Returns
     -------
-    Tensor, shape (B, N), int64
-        Smaller is drawn earlier; in [0, 2**32). Equal random numbers are rare (one pair in a hundred images of 10000
-        pixels) and are ordered arbitrarily.
+    Tensor, shape (B * N,), int64, or None
+        Indices into the batch; None stands for row by row.
     """
-    if sampling == "raster":
-        return torch.arange(like.shape[-1], device=like.device).expand_as(like)
-    return torch.randint(LAST, like.shape, device=like.device, generator=generator)
+    return None if sampling == "raster" else random_numbers(like.flatten(), generator).sort().indices
 
 
-def sort_groups(group: Tensor, order: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Sort pixels by group, and by drawing order within a group.
+def sort_groups(group: Tensor, groups: int, shuffled: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Sort the pixels of each image by group, and by drawing order within a group.
 
     Parameters
     ----------
     group : Tensor, shape (B, N), int64
-        Number of the group, in [0, 2**31).
-    order : Tensor, shape (B, N), int64
-        From `order_pixels`.
+        Number of the group, below `groups`; ``B * groups`` is below 2**31.
+    groups : int
+    shuffled : Tensor, shape (B * N,), int64, or None
+        From `shuffle`.
 
     Returns
     -------
-    group, order, pixel : Tensor, shape (B, N), int64
-        Both sorted, and the index of the pixel at each place.
+    pixel, order : Tensor, shape (B, N), int64
+        The index of the pixel at each place, and its place in the drawing order of the batch.
     """
-    key, pixel = ((group << _KEY_BITS) | order).sort(-1)
-    return key >> _KEY_BITS, key & LAST, pixel
-
-
-@dataclass(frozen=True)
-class Runs:
-    """Runs of equal neighbours in each row.
-
-    Attributes
-    ----------
-    first : Tensor, shape (B, L), bool
-        Whether a run begins here.
-    ordinal, rank, length : Tensor, shape (B, L), int64
-        Number of the run in its row, place within the run, and how long the run is.
-    """
-
-    first: Tensor
-    ordinal: Tensor
-    rank: Tensor
-    length: Tensor
-
-
-def find_runs(group: Tensor) -> Runs:
-    """Find the runs of equal neighbours.
-
-    Parameters
-    ----------
-    group : Tensor, shape (B, L), int64
-        Sorted along the last axis.
-    """
-    first = torch.ones_like(group, dtype=torch.bool)
-    first[..., 1:] = group[..., 1:] != group[..., :-1]
-    place = torch.arange(group.shape[-1], device=group.device)
-    start = (place * first).cummax(-1).values
-    ordinal = first.cumsum(-1) - 1
-    length = torch.zeros_like(group).scatter_add_(-1, ordinal, torch.ones_like(group)).gather(-1, ordinal)
-    return Runs(first, ordinal, place - start, length)
+    images, length = group.shape
+    image = torch.arange(images, device=group.device).unsqueeze(1)
+    key = torch.add(group, image, alpha=groups).int().flatten()
+    if shuffled is not None:
+        key = key.gather(0, shuffled)
+    order = key.sort(stable=True).indices
+    pixel = order if shuffled is None else shuffled.gather(0, order)
+    return torch.sub(pixel.view_as(group), image, alpha=length), order.view_as(group)
 
 
 def compact(mask: Tensor, size: int) -> tuple[Tensor, Tensor]:
@@ -184,18 +165,21 @@ def compact(mask: Tensor, size: int) -> tuple[Tensor, Tensor]:
     ----------
     mask : Tensor, shape (B, L), bool
     size : int
+        At most L.
 
     Returns
     -------
     place : Tensor, shape (B, size), int64
-        The first `size` places; the last place of the row where there are fewer.
+        The first `size` places; where there are fewer, some places, all different from each other.
     present : Tensor, shape (B, size), bool
         Whether there is one.
     """
-    count = mask.cumsum(-1)
-    wanted = torch.arange(1, size + 1, device=mask.device)
-    place = torch.searchsorted(count, wanted.expand(*mask.shape[:-1], size).contiguous())
-    return place.clamp_(max=mask.shape[-1] - 1), wanted <= count[..., -1:]
+    count = mask.cumsum(1, dtype=torch.int32)
+    slot = torch.arange(size, device=mask.device)
+    wanted = (slot + 1).int().expand(len(mask), -1)
+    place = torch.searchsorted(count, wanted.contiguous())
+    present = wanted <= count[:, -1:]
+    return torch.where(present, place, slot), present
 
 
 def multiplicity(rank: Tensor, available: Tensor, wanted: int, cyclic: bool) -> Tensor:
@@ -221,8 +205,8 @@ def multiplicity(rank: Tensor, available: Tensor, wanted: int, cyclic: bool) -> 
     present = rank < drawn
     if not cyclic:
         return present.long()
-    divisor = drawn.clamp(min=1)
-    return torch.where(present, wanted // divisor + (rank < wanted % divisor), 0)
+    divisor = drawn.clamp_(min=1)
+    return (wanted // divisor + (rank < wanted % divisor)) * present
 
 
 @dataclass(frozen=True)
@@ -231,45 +215,46 @@ class ClassSamples:
 
     Attributes
     ----------
-    pixel, label, order : Tensor, shape (B, S), int64
+    pixel, label, place : Tensor, shape (B, S), int64
+        Index of the pixel, its class, and its place among the pixels sorted by class.
     present : Tensor, shape (B, S), bool
-        False marks padding.
+        False marks padding, whose places all differ from each other.
     offset, drawn : Tensor, shape (B, C), int64
         Where the samples of a class begin, and how many they are.
     """
 
     pixel: Tensor
     label: Tensor
-    order: Tensor
+    place: Tensor
     present: Tensor
     offset: Tensor
     drawn: Tensor
 
 
-def draw_samples(available: Tensor, drawn: Tensor, order: Tensor, pixel: Tensor, size: int) -> ClassSamples:
+def draw_samples(available: Tensor, drawn: Tensor, pixel: Tensor, size: int) -> ClassSamples:
     """Take the first pixels of each class.
 
     Parameters
     ----------
     available, drawn : Tensor, shape (B, C), int64
         Number of pixels of each class, and how many of them to take.
-    order, pixel : Tensor, shape (B, N), int64
+    pixel : Tensor, shape (B, N), int64
         Pixels sorted so that those of class 0 come first, then those of class 1 and so on, in drawing order.
     size : int
-        Number S of places. Where an image needs more, the last classes get fewer.
+        Number S of places, at most N. Where an image needs more, the last classes get fewer.
     """
-    end, begin = drawn.cumsum(1), available.cumsum(1) - available
-    slot = torch.arange(size, device=drawn.device).expand(len(drawn), -1).contiguous()
-    label = torch.searchsorted(end, slot, right=True)
-    present = label < drawn.shape[1]
-    label = label.clamp_(max=drawn.shape[1] - 1)
+    end = drawn.cumsum(1)
     offset = end - drawn
-    place = begin.gather(1, label) + slot - offset.gather(1, label)
-    place = torch.where(present, place, 0)
-    return ClassSamples(pixel.gather(1, place), label, order.gather(1, place), present, offset, drawn)
+    shift = available.cumsum(1) - available - offset
+    slot = torch.arange(size, device=drawn.device)
+    label = torch.searchsorted(end, slot.expand(len(drawn), -1).contiguous(), right=True)
+    present = label < drawn.shape[1]
+    label.clamp_(max=drawn.shape[1] - 1)
+    place = torch.where(present, shift.gather(1, label) + slot, slot)
+    return ClassSamples(pixel.gather(1, place), label, place, present, offset, drawn)
 
 
-def pool_samples(samples: ClassSamples, allowed: Tensor, num_samples: int) -> tuple[Tensor, Tensor]:
+def pool_samples(samples: ClassSamples, order: Tensor, allowed: Tensor, num_samples: int) -> tuple[Tensor, Tensor]:
     """Draw from the union of several classes.
 
     The first `num_samples` pixels, in drawing order, of a union of classes are among the first `num_samples` of each
@@ -279,6 +264,8 @@ def pool_samples(samples: ClassSamples, allowed: Tensor, num_samples: int) -> tu
     Parameters
     ----------
     samples : ClassSamples
+    order : Tensor, shape (B, N), int64
+        From `sort_groups`.
     allowed : Tensor, shape (B, C, C), bool
         For true class k and class c: whether c belongs to the union of k.
     num_samples : int
@@ -291,7 +278,7 @@ def pool_samples(samples: ClassSamples, allowed: Tensor, num_samples: int) -> tu
         How many of them hold.
     """
     size = samples.pixel.shape[1]
-    place = torch.where(samples.present, samples.order, LAST).argsort(1)
+    place = order.gather(1, samples.place).masked_fill_(~samples.present, LAST).argsort(1)
     label = samples.label.gather(1, place).unsqueeze(1).expand(-1, allowed.shape[1], -1)
     member = allowed.gather(2, label) & samples.present.gather(1, place).unsqueeze(1)  # (B, C, S)
     count = member.cumsum(2, dtype=torch.int32)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from pne.losses.draw import Draw
 from pne.losses.pairs import MisclassifiedContrast, PairCosines
-from pne.losses.similarity import gather_pixels, log_count, softplus
+from pne.losses.similarity import ABSENT, gather_pixels, softplus
 
 __all__ = ["PNELoss"]
 
@@ -65,6 +65,12 @@ class PNELoss(MisclassifiedContrast):
         What becomes of anchors without a negative: left out, or up to `num_samples` drawn anchors of their set serve as
         negatives. With 'anchors', as in the released code, only errors count whose predicted class occurs in the labels
         of the image.
+    anchors_from : {'errors', 'labelled'}
+        'labelled' makes anchors of correct pixels, too: l is their second class, that of the largest score but the
+        true class's, and no pixel is its own positive.
+    anchor_draw : {'uniform', 'balanced'}
+        How `max_anchors` draws. 'balanced' takes a pixel of each set, then a second of each, and so on, and random ones
+        in the last round.
 
     Notes
     -----
@@ -97,21 +103,15 @@ class PNELoss(MisclassifiedContrast):
         return torch.exp(scores.amax(1) - scores.logsumexp(1))
 
     def _evaluate(self, pairs: PairCosines) -> Tensor:
-        temperature, dtype = self.options["temperature"], pairs.positive.dtype
-        log_positive = log_count(pairs.positive_count, dtype)
-        positives, negatives = pairs.positive_count.sum(-1), pairs.negative_count.sum(-1)
+        log_share = pairs.count.log().clamp_(min=ABSENT)
         if pairs.weight is not None:
-            log_positive = log_positive + pairs.weight.log()
+            log_weight = pairs.weight.log()
             if self.options["normalize_weight"]:
-                mean = (pairs.weight * pairs.positive_count).sum(-1) / positives.clamp(min=1)
-                log_positive = log_positive - torch.where(positives > 0, mean, 1).log().unsqueeze(-1)
-        # Eq. 8 (`deqn_ex1a`, the first of that label): logarithm of the mean of w_p / wbar exp(cos / t)
-        attraction = torch.logsumexp(pairs.positive / temperature + log_positive, -1) - _log(positives, dtype)
-        repulsion = torch.logsumexp(pairs.negative / temperature + log_count(pairs.negative_count, dtype), -1)
-        repulsion = repulsion - _log(negatives, dtype)
-        # Eq. 9 (`deqn_ex1a`, the second of that label)
+                mean = (pairs.weight * pairs.count[:, :, 0]).sum(2) / pairs.total[:, :, 0]
+                log_weight -= mean.clamp_(min=torch.finfo(mean.dtype).tiny).log_().unsqueeze(2)
+            log_share[:, :, 0] += log_weight
+        # The denominator and the numerator of Eq. 8 (`deqn_ex1a`, the first of that label), as logarithms of means
+        scores = torch.logsumexp(pairs.cosine / self.options["temperature"] + log_share, 3) - pairs.total.log()
+        attraction, repulsion = scores.unbind(2)
+        # Eq. 8, log(1 + ratio) of an anchor, and Eq. 9 (`deqn_ex1a`, the second of that label), their mean over anchors
         return pairs.anchor_mean(softplus(repulsion - attraction))
-
-
-def _log(number: Tensor, dtype: torch.dtype) -> Tensor:
-    return number.clamp(min=1).to(dtype).log()

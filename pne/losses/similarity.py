@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-__all__ = ["ABSENT", "BLOCK", "gather_pixels", "log_count", "normalise", "pair_cosines", "product", "softplus"]
+__all__ = ["ABSENT", "BLOCK", "gather_pixels", "normalise", "pair_cosines", "product", "softplus"]
 
 BLOCK = 2**25
 """Most similarities computed at once: 128 MiB in float32."""
@@ -49,8 +49,7 @@ def normalise(vectors: Tensor, dim: int, detach_norm: bool = False) -> Tensor:
         Whether the length is a constant in the gradient.
     """
     square = vectors.square().sum(dim, keepdim=True)
-    present = square > _SMALLEST_SQUARE
-    scale = torch.where(present, square, 1).rsqrt() * present
+    scale = square.masked_fill(square <= _SMALLEST_SQUARE, torch.inf).rsqrt()
     return vectors * (scale.detach() if detach_norm else scale)
 
 
@@ -110,11 +109,6 @@ def product(left: Tensor, right: Tensor) -> Tensor:
     Autocast would compute the gradient of a plain product in half precision where the backward pass runs inside it.
     """
     return _Product.apply(left, right)
-
-
-def log_count(count: Tensor, dtype: torch.dtype) -> Tensor:
-    """Logarithm of how often something counts; `ABSENT` for 0."""
-    return count.to(dtype).log().masked_fill(count == 0, ABSENT)
 
 
 def softplus(x: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ on signals.
 """
 
 import argparse
+import math
 import shutil
 import signal
 import socket
@@ -149,7 +150,7 @@ def largest_images(config: dict[str, Any], number: int) -> list[int]:
     """
     from mmseg.registry import DATASETS
 
-    from pne.datasets.files import image_size, usable_threads
+    from pne.datasets.files import read_size, usable_threads
     from pne.engine.loaders import check_folder
 
     check_folder(config)
@@ -158,7 +159,7 @@ def largest_images(config: dict[str, Any], number: int) -> list[int]:
     dataset.full_init()
     paths = [Path(dataset.get_data_info(index)["img_path"]) for index in range(len(dataset))]
     with ThreadPoolExecutor(usable_threads()) as pool:
-        areas = [height * width for height, width in pool.map(image_size, paths)]
+        areas = [math.prod(found.size) for found in pool.map(read_size, paths)]
     return sorted(sorted(range(len(areas)), key=lambda index: -areas[index])[:number])
 
 
@@ -199,7 +200,7 @@ def is_rehearsed(run: Run) -> bool:
         origin = read_result(run.directory / "train.json", TrainResult).provenance
     except UserError:
         return False
-    return known == run and (origin.hostname, origin.code_sha256) == (socket.gethostname(), code_sha256())
+    return known == run and (origin.hostname, origin.code_sha256) == (socket.gethostname(), code_sha256(run))
 
 
 def reason(status: int, log: Path) -> str:

@@ -23,22 +23,12 @@ SCHEMAS = {"table": Table, "track": Track, "contrast": Contrast, "run": Run}
 
 def schema_texts() -> dict[str, str]:
     """Return the JSON Schema of each kind of file by file name."""
-    return {
-        f"{name}.json": json.dumps(
-            {"$schema": "https://json-schema.org/draft/2020-12/schema", **_schema(name)}, indent=1
-        )
-        + "\n"
-        for name in SCHEMAS
-    }
-
-
-def _schema(name: str) -> dict[str, Any]:
-    schema = SCHEMAS[name].model_json_schema()
-    if name == "table":
-        # In YAML a bare number, or nothing for the paper's dash, stands for a published cell.
-        cells = schema["$defs"]["Row"]["properties"]["published"]
-        cells["additionalProperties"] = {"anyOf": [cells["additionalProperties"], {"type": ["number", "null"]}]}
-    return schema
+    schemas = {name: model.model_json_schema() for name, model in SCHEMAS.items()}
+    # In YAML a bare number, or nothing for the paper's dash, stands for a published cell.
+    cells = schemas["table"]["$defs"]["Row"]["properties"]["published"]
+    cells["additionalProperties"] = {"anyOf": [cells["additionalProperties"], {"type": ["number", "null"]}]}
+    draft = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    return {f"{name}.json": json.dumps(draft | schema, indent=1) + "\n" for name, schema in schemas.items()}
 
 
 def check_declarations(

@@ -35,25 +35,14 @@ def _stock_classes(dataset_type: str) -> tuple[str, ...]:
     folder = package_folder("mmseg") / "datasets"
     for path in sorted(folder.glob("*.py")):
         text = path.read_text(encoding="utf-8")
-        if f"class {dataset_type}(" not in text:
-            continue
-        for node in ast.walk(ast.parse(text)):
+        for node in ast.walk(ast.parse(text)) if f"class {dataset_type}(" in text else ():
             if isinstance(node, ast.ClassDef) and node.name == dataset_type:
-                found = _metainfo(node).get("classes")
-                if found:
-                    return tuple(found)
+                for word in ast.walk(node):  # METAINFO = dict(classes=(...), palette=[...])
+                    if isinstance(word, ast.keyword) and word.arg == "classes":
+                        return tuple(ast.literal_eval(word.value))
     raise UserError(
         f"{folder}: no class {dataset_type} with a METAINFO of plain class names; install mmsegmentation 1.x"
     )
-
-
-def _metainfo(node: ast.ClassDef) -> dict:
-    for statement in node.body:
-        if isinstance(statement, ast.Assign) and [ast.unparse(target) for target in statement.targets] == ["METAINFO"]:
-            call = statement.value
-            if isinstance(call, ast.Call):  # METAINFO = dict(classes=(...), palette=[...])
-                return {word.arg: ast.literal_eval(word.value) for word in call.keywords if word.arg == "classes"}
-    return {}
 
 
 @dataclass(frozen=True)
@@ -151,22 +140,22 @@ def _check_tracks(catalogue: Catalogue, problems: list[str]) -> None:
             if data.layout not in LAYOUTS:
                 near = suggest(data.layout, LAYOUTS)
                 problems.append(f"{path}: datasets.{key}.layout: no layout {data.layout!r} in pne.datasets; {near}")
-        files = [("datasets", key, data.config) for key, data in track.datasets.items()]
-        files += [("models", key, file) for key, file in track.models.items()]
-        files += [("schedules", key, file) for key, file in track.schedules.items()]
-        for kind, key, file in files:
-            if not (catalogue.folder / kind / f"{file}.py").is_file():
-                have = sorted(config.stem for config in (catalogue.folder / kind).glob("*.py"))
-                problems.append(f"{path}: {kind}.{key}: no file {kind}/{file}.py; {suggest(file, have)}")
+        configs = {key: data.config for key, data in track.datasets.items()}
+        for kind, files in {"datasets": configs, "models": track.models, "schedules": track.schedules}.items():
+            have = sorted(config.stem for config in (catalogue.folder / kind).glob("*.py"))
+            problems += [
+                f"{path}: {kind}.{key}: no file {kind}/{file}.py; {suggest(file, have)}"
+                for key, file in files.items()
+                if file not in have
+            ]
 
 
 def _check_names(catalogue: Catalogue, problems: list[str]) -> None:
     """Find data sets, models and schedules in tables that no track knows."""
     tracks = catalogue.tracks.values()
     known = {
-        "dataset": list(dict.fromkeys(name for track in tracks for name in track.datasets)),
-        "model": list(dict.fromkeys(name for track in tracks for name in track.models)),
-        "schedule": list(dict.fromkeys(name for track in tracks for name in track.schedules)),
+        kind: list(dict.fromkeys(name for track in tracks for name in getattr(track, f"{kind}s")))
+        for kind in ("dataset", "model", "schedule")
     }
     for table_name, table in catalogue.tables.items():
         path = catalogue.table_path(table_name)

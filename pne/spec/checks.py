@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from pne.errors import UserError
-from pne.spec.identity import ENVIRONMENT
+from pne.spec.identity import ENVIRONMENT, NUMERICS
 from pne.spec.reading import shown, suggest
 from pne.spec.stock import apply_changes
 
@@ -38,6 +38,12 @@ def _is_size(value: Any) -> bool:
     return isinstance(value, list | tuple) and len(value) == 2 and all(map(is_count, value))
 
 
+def _are_numerics(value: Any) -> bool:
+    return (
+        isinstance(value, Mapping) and set(value) <= set(NUMERICS) and all(isinstance(v, bool) for v in value.values())
+    )
+
+
 def _count_iterations(value: Any) -> bool:
     parts = value if isinstance(value, list | tuple) else [None]
     return all(isinstance(part, Mapping) and part.get("by_epoch", True) is False for part in parts)
@@ -56,6 +62,7 @@ SCHEDULE: Rules = {
     "optim_wrapper": ("a dict", lambda value: isinstance(value, Mapping)),
     **SCHEDULERS,
 }
+COMPUTATION: Rules = {"numerics": (f"true or false for some of {', '.join(NUMERICS)}", _are_numerics)}
 OPTIMISER: Rules = {
     "optim_wrapper.optimizer": _PART,
     "optim_wrapper.optimizer.lr": ("a number", is_number),
@@ -108,7 +115,7 @@ def check_changes(base: Mapping[str, Any], changes: Mapping[str, Any]) -> None:
                 )
         _check_numbers(value_at(base, str(key)), value, f"config.{key}")
     changed = apply_changes(dict(base), changes)
-    check(changed, {**MODEL, **LOADERS, **SCHEDULE, **OPTIMISER}, "config.", optional=AUXILIARY)
+    check(changed, {**MODEL, **LOADERS, **SCHEDULE, **OPTIMISER}, "config.", optional=AUXILIARY | COMPUTATION)
 
 
 def value_at(place: Any, key: str) -> Any:

@@ -6,12 +6,13 @@ with which optimiser. What a model file says about the optimiser takes precedenc
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from pne.spec.checks import AUXILIARY, DATASET, MODEL, OPTIMISER, SCHEDULE, SCHEDULERS, Rules, check
+from pne.spec.checks import AUXILIARY, COMPUTATION, DATASET, MODEL, OPTIMISER, SCHEDULE, SCHEDULERS, Rules, check
 from pne.spec.contrast import ResolvedContrast
+from pne.spec.identity import NUMERICS
 from pne.spec.stock import apply_changes, copied, merged, pretrained_url, read_inherited
 
 HEADS = ("decode_head", "auxiliary_head")
@@ -32,45 +33,40 @@ class BaseConfigs:
         Folder with ``models``, ``datasets`` and ``schedules``.
     initial_weights : {'random', 'imagenet'}
         Whether backbones start from the files that the model configs name.
+
+    Attributes
+    ----------
+    read, compose : callable
+        Give the file ``<kind>/<name>.py``, and the config of a plain training (cross entropy alone) by data set, model
+        and schedule. What they return is shared: copy it before changing it.
     """
 
     def __init__(self, experiments: Path, initial_weights: str) -> None:
         self.experiments = experiments
         self.initial_weights = initial_weights
-        self._files: dict[tuple[str, str], dict[str, Any]] = {}
-        self._composed: dict[tuple[str, str, str], dict[str, Any]] = {}
+        self.read = cache(self._read)
+        self.compose = cache(self._compose)
 
-    def read(self, kind: str, name: str) -> dict[str, Any]:
-        """Read ``<kind>/<name>.py`` once."""
-        if (kind, name) not in self._files:
-            self._files[kind, name] = read_inherited(self.path(kind, name), INHERITED[kind])
-        return self._files[kind, name]
+    def _read(self, kind: str, name: str) -> dict[str, Any]:
+        return read_inherited(self.path(kind, name), INHERITED[kind])
 
     def path(self, kind: str, name: str) -> Path:
         """Path of a config file, for messages."""
         return self.experiments / kind / f"{name}.py"
 
-    def compose(self, dataset: str, model: str, schedule: str) -> dict[str, Any]:
-        """Compose the config of a plain training (cross entropy alone); shared, so copy before changing."""
-        key = (dataset, model, schedule)
-        if key not in self._composed:
-            self._composed[key] = self._compose(*key)
-        return self._composed[key]
-
     def _compose(self, dataset: str, model: str, schedule: str) -> dict[str, Any]:
         data = self._checked("datasets", dataset, DATASET)
-        time = self._checked("schedules", schedule, SCHEDULE)
+        time = self._checked("schedules", schedule, SCHEDULE, optional=COMPUTATION)
         network = self._checked("models", model, MODEL, optional={**AUXILIARY, **SCHEDULERS})
         config = {key: copied(data[key]) for key in ("train_dataloader", "val_dataloader")}
         config["train_dataloader"]["batch_size"] = time["train_dataloader"]["batch_size"]
         config["train_cfg"] = {"type": "IterBasedTrainLoop", "max_iters": time["train_cfg"]["max_iters"]}
+        config["numerics"] = NUMERICS | time.get("numerics", {})
         for key in OPTIMISATION:
             config[key] = merged(time[key], network[key]) if key in network else copied(time[key])
         recipe = self.path("models", model) if "optim_wrapper" in network else self.path("schedules", schedule)
         check(config, OPTIMISER, f"{recipe}: ")
-        config["model"] = _network(
-            network["model"], data["num_classes"], tuple(data["crop_size"]), self.initial_weights
-        )
+        config["model"] = _network(network["model"], data, self.initial_weights)
         return config
 
     def _checked(self, kind: str, name: str, rules: Rules, *, optional: Rules | None = None) -> dict[str, Any]:
@@ -79,16 +75,14 @@ class BaseConfigs:
         return config
 
 
-def _network(
-    model: dict[str, Any], num_classes: int, crop_size: tuple[int, int], initial_weights: str
-) -> dict[str, Any]:
+def _network(model: dict[str, Any], data: Mapping[str, Any], initial_weights: str) -> dict[str, Any]:
     """Fit a model to a data set: number of classes, training size, initial weights, norm of one process."""
     model = _plain_norm(merged(None, model))
     for key in HEADS:
         heads = model.get(key)
         for head in heads if isinstance(heads, list | tuple) else [heads] if heads else []:
-            head["num_classes"] = num_classes
-    model["data_preprocessor"] = model.get("data_preprocessor", {}) | {"size": crop_size}
+            head["num_classes"] = data["num_classes"]
+    model["data_preprocessor"] = model.get("data_preprocessor", {}) | {"size": tuple(data["crop_size"])}
     pretrained = model.pop("pretrained", None)
     if pretrained is not None:
         model["backbone"].setdefault("init_cfg", {"type": "Pretrained", "checkpoint": pretrained})
@@ -157,24 +151,25 @@ class RunConfig:
         if self._limit is not None:
             for loader in ("train_dataloader", "val_dataloader"):
                 config[loader]["dataset"]["indices"] = self._limit
-        _make_repeatable(config["train_dataloader"], self.seed)
+        # Order and augmentation hang on the seed and the position in the stream, whatever the workers or restarts.
+        training, metric = config["train_dataloader"], {"type": "IoUMetric", "iou_metrics": ["mIoU"]}
+        training["sampler"] = {"type": "PositionedInfiniteSampler", "shuffle": True, "seed": self.seed}
+        training["dataset"] = {"type": "PositionSeeded", "dataset": training["dataset"]}
         if self.contrast is not None:
             _wrap_last_head(config["model"], self.contrast.branch_config(self.seed))
         if self.precision == "bf16":
             config["optim_wrapper"] |= {"type": "AmpOptimWrapper", "dtype": "bfloat16"}
+        numerics = config.pop("numerics")
+        if changed := {key: value for key, value in numerics.items() if value != NUMERICS[key]}:
+            config["numerics"] = changed
         config["randomness"] = {"seed": self.seed}
-        return config | _evaluation(config["val_dataloader"])
-
-
-def _evaluation(loader: dict[str, Any]) -> dict[str, Any]:
-    metric = {"type": "IoUMetric", "iou_metrics": ["mIoU"]}
-    return {
-        "val_cfg": {"type": "ValLoop"},
-        "val_evaluator": metric,
-        "test_cfg": {"type": "TestLoop"},
-        "test_dataloader": copied(loader),
-        "test_evaluator": dict(metric),
-    }
+        return config | {
+            "val_cfg": {"type": "ValLoop"},
+            "val_evaluator": metric,
+            "test_cfg": {"type": "TestLoop"},
+            "test_dataloader": copied(config["val_dataloader"]),
+            "test_evaluator": dict(metric),
+        }
 
 
 def _scaled(schedulers: list[dict[str, Any]], declared: int, iterations: int) -> list[dict[str, Any]]:
@@ -186,12 +181,6 @@ def _scaled(schedulers: list[dict[str, Any]], declared: int, iterations: int) ->
         end = max(begin + 1, round(scheduler.get("end", declared) * factor))
         scaled.append(scheduler | {"begin": begin, "end": end})
     return scaled
-
-
-def _make_repeatable(loader: dict[str, Any], seed: int) -> None:
-    """Tie order and augmentation to the seed and the position in the stream, whatever the workers or restarts."""
-    loader["sampler"] = {"type": "PositionedInfiniteSampler", "shuffle": True, "seed": seed}
-    loader["dataset"] = {"type": "PositionSeeded", "dataset": loader["dataset"]}
 
 
 def _wrap_last_head(model: dict[str, Any], branch: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """What stands under ``contrast:`` of a row, resolved to a loss, its options and the settings of its branch."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from pne.errors import UserError
@@ -40,11 +40,8 @@ class ResolvedContrast:
 
     def branch_config(self, seed: int) -> dict[str, Any]:
         """Return the config of the ``ContrastBranch``; defaults of start and projection are left out."""
-        branch: dict[str, Any] = {
-            "type": "ContrastBranch",
-            "loss": {"type": self.loss, **self.options},
-            "weight": self.weight,
-        }
+        loss = {"type": self.loss, **self.options}
+        branch: dict[str, Any] = {"type": "ContrastBranch", "loss": loss, "weight": self.weight}
         if self.start:
             branch["start"] = self.start
         if self.projection:
@@ -53,13 +50,7 @@ class ResolvedContrast:
 
     def description(self) -> dict[str, Any]:
         """Return what ``spec.yaml`` says about it."""
-        return {
-            "loss": self.loss,
-            "options": dict(self.options),
-            "weight": self.weight,
-            "start": self.start,
-            "projection": dict(self.projection) if self.projection else None,
-        }
+        return {key: value for key, value in asdict(self).items() if key != "name"}
 
 
 def resolve_contrast(

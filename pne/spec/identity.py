@@ -19,6 +19,9 @@ from pne.spec.contrast import ResolvedContrast
 
 SPEC_VERSION = 1  # raised when a default changes its meaning, so that old results are not taken for new ones
 
+NUMERICS = {"tf32_products": False, "tf32_convolutions": True, "channels_last": False, "cudnn_benchmark": True}
+"""How a training computes unless its schedule or row says otherwise under ``numerics``; only what differs is hashed."""
+
 # Keys that say where and how to run, at the top of a config and at any depth.
 TOP_LEVEL_ENVIRONMENT = frozenset(
     {

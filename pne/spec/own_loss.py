@@ -64,7 +64,7 @@ def read_keywords(loss: str) -> dict[str, Keyword]:
         If module or class are not found, or a base is neither.
     """
     module, _, name = loss.partition(":")
-    path = _source(module)
+    path = source_of(module)
     if path is None:
         raise OptionError(f"{loss}: no module {module}; put {module}.py beside the Snakefile or install it")
     try:
@@ -77,7 +77,8 @@ def read_keywords(loss: str) -> dict[str, Keyword]:
     return _keywords(name, classes, loss)
 
 
-def _source(module: str) -> Path | None:
+def source_of(module: str) -> Path | None:
+    """Find the file of a module without importing it; None where there is none."""
     first, *others = module.split(".")
     try:
         found = importlib.util.find_spec(first)

@@ -165,8 +165,7 @@ def describe(error: ValidationError, model: type[BaseModel]) -> list[str]:
         key = ".".join(str(part) for part in location if part != "[key]")
         if problem["type"] == "extra_forbidden":
             owner = _model_at(model, location[:-1])
-            allowed = owner.model_fields if owner else ()
-            lines.append(f"{key}: unknown key; {suggest(str(location[-1]), allowed)}")
+            lines.append(f"{key}: unknown key; {suggest(str(location[-1]), owner.model_fields if owner else ())}")
         elif problem["type"] == "missing":
             lines.append(f"{key}: missing; this key is required")
         elif problem["type"] == "value_error":

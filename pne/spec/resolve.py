@@ -176,8 +176,8 @@ def load_track(
     if name not in catalogue.tracks:
         raise UserError(f"{catalogue.folder / 'tracks'}: no track {name!r}; {suggest(name, catalogue.tracks)}")
     given = {
-        "data_root": data_root and str(data_root),
-        "weights_dir": weights_dir and str(weights_dir),
+        "data_root": data_root and str(Path(data_root)),
+        "weights_dir": weights_dir and str(Path(weights_dir)),
         "seeds": None if seeds is None else list(seeds),
     }
     given = {key: value for key, value in given.items() if value is not None}
@@ -244,7 +244,8 @@ class Resolver:
             runs: dict[int, str] = {}
             if row.is_trained:
                 try:
-                    contrast = self._contrast(row)
+                    named = self.catalogue.contrasts, self.track.contrast
+                    contrast = None if row.contrast is None else resolve_contrast(row.contrast, *named)
                     if reason is None:
                         runs = self._runs(table, row, contrast)
                 except UserError as error:
@@ -269,11 +270,6 @@ class Resolver:
         if missing is not None:
             yield missing
 
-    def _contrast(self, row: Row) -> ResolvedContrast | None:
-        if row.contrast is None:
-            return None
-        return resolve_contrast(row.contrast, self.catalogue.contrasts, self.track.contrast)
-
     def _runs(self, table: Table, row: Row, contrast: ResolvedContrast | None) -> dict[int, str]:
         words = [str(word) for word in table.words_of(row)]  # none is missing: the catalogue has been checked
         dataset, model, schedule = words
@@ -285,7 +281,6 @@ class Resolver:
             self.problems += str(error).splitlines()  # of a file, whichever rows use it
             return {}
         check_changes(base, row.config or {})
-        evaluations = {table.evaluation, *(c.evaluation for c in table.columns.values() if c.evaluation)}
         runs = {}
         for seed in self.track.seeds:
             config = RunConfig(
@@ -302,7 +297,7 @@ class Resolver:
                     f"contrast.start: expected less than {config.iterations}, the run's iterations, "
                     f"got {contrast.start}"
                 )
-            runs[seed] = self._run(config, base, words, evaluations)
+            runs[seed] = self._run(config, base, words, table.evaluations)
         return runs
 
     def _run(self, config: RunConfig, base: Mapping[str, Any], words: list[str], evaluations: set[str]) -> str:

@@ -53,9 +53,7 @@ class Run(Strict):
     folder: str = Field(description="Folder of the data below data_root.")
     model: str
     schedule: str
-    contrast: dict[str, Any] | None = Field(
-        description="loss, options that differ from the class defaults, weight, start, projection; null: none."
-    )
+    contrast: dict[str, Any] | None = Field(description="loss, other than default options, weight, start, projection.")
     seed: int = Field(ge=0)
     precision: Precision
     iterations: int = Field(ge=1)
@@ -63,6 +61,11 @@ class Run(Strict):
     config_sha256: str = Field(description="Hash of the canonical config (pne.spec.identity).")
     evaluations: list[EvaluationName] = Field(description="Evaluations that tables ask for; not hashed.")
     runtime: Runtime
+
+    @property
+    def identity_sha256(self) -> str:
+        """Digest of config, seed and precision; its first eight digits name the run."""
+        return _identity(self.config_sha256, self.seed, self.precision)
 
     @property
     def directory(self) -> Path:
@@ -83,12 +86,11 @@ class Run(Strict):
 def identify(config: Mapping[str, Any], seed: int, precision: str) -> tuple[str, str]:
     """Return the hash of a config and the eight digits that name the run."""
     config_sha256 = digest(canonical(config))
-    return config_sha256, _short_id(config_sha256, seed, precision)
+    return config_sha256, _identity(config_sha256, seed, precision)[:8]
 
 
-def _short_id(config_sha256: str, seed: int, precision: str) -> str:
-    identity = {"spec_version": SPEC_VERSION, "config": config_sha256, "seed": seed, "precision": precision}
-    return digest(identity)[:8]
+def _identity(config_sha256: str, seed: int, precision: str) -> str:
+    return digest({"spec_version": SPEC_VERSION, "config": config_sha256, "seed": seed, "precision": precision})
 
 
 def write_spec(run: Run, config: Mapping[str, Any]) -> Path:
@@ -123,7 +125,7 @@ def _config_text(run: Run, config: Mapping[str, Any]) -> str:
 
 
 def _write_if_changed(path: Path, text: str) -> Path:
-    if not (path.is_file() and path.read_text(encoding="utf-8") == text):
+    if not (path.is_file() and path.read_bytes() == text.encode()):
         write_text(path, text)
     return path
 
@@ -153,7 +155,7 @@ def read_spec(path: Path | str) -> Run:
             f"of this project: use that one, or write specs anew with python -m pne.spec write"
         )
     _, dash, digits = run.run.rpartition("-")
-    expected = _short_id(run.config_sha256, run.seed, run.precision)
+    expected = run.identity_sha256[:8]
     if dash and len(digits) == 8 and digits != expected:
         raise UserError(
             f"{path}: config, seed and precision are those of a run that ends in {expected}, not of {run.run}: it was "

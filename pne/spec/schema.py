@@ -14,7 +14,7 @@ EvaluationName = Literal["single_scale", "multi_scale_flip"]
 Precision = Literal["fp32", "bf16"]
 SettingName = Literal["iterations", "learning_rate", "batch_size", "weight_decay"]
 Seed = Annotated[int, Field(strict=True, ge=0)]
-METRICS = ("miou", "time_s", "weight_std")  # and iou:<class>
+METRICS = ("miou", "boundary_iou", "calibration_error", "time_s", "weight_std")  # and iou:<class>
 CLASS_METRIC = "iou:"
 
 
@@ -32,8 +32,7 @@ class Published(Strict):
     bold: bool = False
     kind: Literal["paper", "quoted", "quoted-zoo", "not-reported"] = Field(
         default="paper",
-        description="paper: the authors' own run; quoted: literature; quoted-zoo: from the mmsegmentation zoo (the "
-        "paper's dagger); not-reported: the paper prints '-'.",
+        description="paper: the authors' run; quoted: literature; quoted-zoo: mmseg (dagger); not-reported: '-'.",
     )
 
     @model_validator(mode="before")
@@ -57,13 +56,9 @@ class Column(Strict):
 
     title: str = Field(description="LaTeX text of the column head, as the paper prints it.")
     kind: Literal["label", "setting", "metric", "external"] = Field(
-        description="label: the row's label; setting: text from the row's settings; metric: measured by runs; "
-        "external: entered by hand from an evaluation server."
+        description="label: the row's; setting: from its settings; metric: of runs; external: of an evaluation server."
     )
-    metric: str | None = Field(
-        default=None,
-        description="Of metric columns: miou, time_s, weight_std, or iou:<class>.",
-    )
+    metric: str | None = Field(default=None, description=f"Of metric columns: {', '.join(METRICS)}, or iou:<class>.")
     evaluation: EvaluationName | None = Field(default=None, description="Of metric columns; default: the table's.")
     decimals: int = Field(default=1, ge=0, le=6)
     delta: bool = Field(default=False, description="Print the difference to the row's baseline.")
@@ -108,24 +103,20 @@ class Row(Strict):
     schedule: Key | None = None
     contrast: dict[str, Any] | None = Field(
         default=None,
-        description="use: a name of experiments/contrast; weight, projection, start: of the branch; all else: "
-        "options of the loss. Null: cross entropy alone.",
+        description="use: of experiments/contrast; weight, start, projection; options of the loss. Null: none.",
     )
     config: dict[str, Any] | None = Field(
-        default=None, description="Changes to the mmengine config, dotted keys allowed."
+        default=None, description="Changes to the mmengine config; keys may be dotted."
     )
     trained: bool | None = Field(
-        default=None, description="Whether the row is a run. Default: yes, unless every published cell is quoted."
+        default=None, description="Whether it is run. Default: unless all it prints is quoted."
     )
     dagger: bool = Field(default=False, description="The paper marks the row: result posted by mmsegmentation.")
     rule_above: bool = Field(default=False, description="Print a horizontal rule above the row.")
     reads: SettingName | None = Field(
-        default=None,
-        description="Of settings tables: the value of the resolved configs that stands beside the printed.",
+        default=None, description="Of settings tables: what of the configs stands beside."
     )
-    settings: dict[str, str | bool | float] = Field(
-        default_factory=dict, description="Cells of setting columns, by column key."
-    )
+    settings: dict[str, str | bool | float] = Field(default_factory=dict, description="Of setting columns, by column.")
     published: dict[str, Published] = Field(default_factory=dict, description="Cells as printed, by column key.")
     note: str | None = Field(default=None, description="Footnote, for what the paper leaves open.")
 
@@ -154,8 +145,7 @@ class Table(Strict):
     layout: Literal["rows", "sweep", "settings"] = "rows"
     columns: dict[Key, Column] = Field(min_length=1)
     groups: dict[Key, str] = Field(
-        default_factory=dict,
-        description="Of sweeps: one stacked block per group, with the LaTeX head of its first line (such as $\\tau$).",
+        default_factory=dict, description="Of sweeps: a stacked block each, with the head of its first line ($\\tau$)."
     )
     rows: dict[Key, Row] = Field(min_length=1)
     note: str | None = None
@@ -164,6 +154,11 @@ class Table(Strict):
     def number(self) -> int | None:
         """Printed number of the paper's table, None for an own ablation."""
         return self.paper.number if self.paper else None
+
+    @property
+    def evaluations(self) -> set[str]:
+        """Evaluations that the table prints."""
+        return {self.evaluation, *(column.evaluation for column in self.columns.values() if column.evaluation)}
 
     def words_of(self, row: Row) -> tuple[str | None, str | None, str | None]:
         """Return data set, model and schedule of a row: its own, else the table's; last, the data set's schedule."""
@@ -174,11 +169,11 @@ class Table(Strict):
     def _rows_fit_the_table(self) -> "Table":
         problems = []
         for key, row in self.rows.items():
+            others = [name for name, other in self.rows.items() if name != key and other.is_trained]
             if row.baseline is not None and row.baseline not in self.rows:
                 problems.append(f"rows.{key}.baseline: no row {row.baseline!r}; rows: {', '.join(self.rows)}")
-            elif row.baseline is not None and not _can_be_baseline(row.baseline, key, self.rows):
-                others = ", ".join(name for name in self.rows if _can_be_baseline(name, key, self.rows))
-                got = f"got {row.baseline!r}; allowed: {others}"
+            elif row.baseline is not None and row.baseline not in others:
+                got = f"got {row.baseline!r}; allowed: {', '.join(others)}"
                 problems.append(f"rows.{key}.baseline: expected another row that is trained, {got}")
             for kind, cells in (("settings", row.settings), ("published", row.published)):
                 for column in cells:
@@ -193,10 +188,6 @@ class Table(Strict):
         return self
 
 
-def _can_be_baseline(name: str, of: str, rows: dict[str, Row]) -> bool:
-    return name != of and rows[name].is_trained
-
-
 Channels = Annotated[int, Field(strict=True, gt=0)]
 
 
@@ -206,6 +197,9 @@ class Projection(Strict):
     channels: Channels = Field(default=256, description="Of the embeddings.")
     hidden: Channels | None = Field(default=None, description="Between the convolutions; null: those of the features.")
     norm_cfg: dict[str, Any] | None = Field(default=None, description="Norm with its type; null: that of the head.")
+    taps: Literal["classifier", "backbone"] = Field(
+        default="classifier", description="What is projected: the input of the pixel classifier or of the head."
+    )
 
 
 class Branch(Strict):
@@ -221,13 +215,9 @@ class Contrast(Branch):
 
     contrast: Key
     description: str
-    loss: str = Field(
-        description="PNELoss, AsymmetricContrastLoss, PixelContrastLoss, or a loss of one's own as module:Class."
-    )
+    loss: str = Field(description="PNELoss, AsymmetricContrastLoss, PixelContrastLoss, or an own one as module:Class.")
     preset: str | None = Field(default=None, description="A preset of the loss; options come on top of it.")
-    options: dict[str, Any] = Field(
-        default_factory=dict, description="Options of the loss: see pne.options, or keywords of the own class."
-    )
+    options: dict[str, Any] = Field(default_factory=dict, description="See pne.options, or keywords of the own class.")
 
 
 class TrackDataset(Strict):
@@ -277,7 +267,7 @@ class Machine(Strict):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     gpus: int = Field(default=1, ge=1, description="Training processes on CUDA devices; the global batch is split.")
     micro_batch: int | None = Field(
-        default=None, ge=1, description="Most images per process and forward pass; null: the whole batch at once."
+        default=None, ge=1, description="Most images per process and pass; null: all at once."
     )
     workers: int = Field(default=2, ge=0, description="Loader processes per training process.")
     threads: int = Field(default=1, ge=1, description="CPU threads per training process.")
@@ -296,33 +286,25 @@ class Track(Machine):
     datasets: dict[Key, TrackDataset]
     models: dict[Key, Key] = Field(description="The paper's model name to a file experiments/models/<name>.py.")
     schedules: dict[Key, Key] = Field(
-        description="The paper's data set name to a file experiments/schedules/<name>.py; other names are schedules "
-        "that rows may ask for."
+        description="The paper's data set name, or one that rows ask for, to a file experiments/schedules/<name>.py."
     )
     tables: list[Key] | None = Field(
-        default=None, description="Tables that the track offers. Absent: every table whose data sets and models it has."
+        default=None, description="Offered ones. Null: all with data sets and models of it."
     )
     initial_weights: Literal["random", "imagenet", "weights_dir"] = Field(
-        default="imagenet",
-        description="Of the backbone. imagenet: the files that the stock configs name, by URL or from weights_dir; "
-        "weights_dir: those if weights_dir is given, else random.",
+        default="imagenet", description="imagenet: as stock configs name them; weights_dir: so where that is given."
     )
     seeds: list[Seed] = Field(min_length=1)
     precision: Precision = "fp32"
     contrast: dict[Key, dict[str, Any]] = Field(
-        default_factory=dict,
-        description="Changes to named contrasts, such as a start scaled to a short schedule; keys as in a row.",
+        default_factory=dict, description="Changes to named contrasts, such as an earlier start; keys as in a row."
     )
     resources: Resources
 
     @model_validator(mode="after")
-    def _names_each_seed_once(self) -> "Track":
+    def _names_fit_together(self) -> "Track":
         if len(set(self.seeds)) != len(self.seeds):
             raise ValueError(f"seeds: one is named twice in {self.seeds}; name it once")
-        return self
-
-    @model_validator(mode="after")
-    def _names_fit_together(self) -> "Track":
         missing = [name for name in self.datasets if name not in self.schedules]
         if missing:
             raise ValueError(f"schedules: none for {', '.join(missing)}; every data set of the track needs one")

@@ -128,18 +128,14 @@ def copied(value: Any) -> Any:
 
 
 @cache
-def _model_urls() -> dict[str, str]:
-    path = package_folder("mmengine") / "hub" / "openmmlab.json"
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
 def pretrained_url(name: str) -> str:
     """Spell out the URL of ``open-mmlab://<model>``, which mmengine would look up; other names stay as they are."""
     scheme = "open-mmlab://"
     if not name.startswith(scheme):
         return name
     model = name.removeprefix(scheme)
-    urls = _model_urls()
+    path = package_folder("mmengine") / "hub" / "openmmlab.json"
+    urls = json.loads(path.read_text(encoding="utf-8"))
     if model not in urls:
         raise UserError(f"pretrained weights {name!r}: mmengine knows no such model; {suggest(model, sorted(urls))}")
     return urls[model]

@@ -9,19 +9,17 @@ import shutil
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from mmcv.transforms import BaseTransform
 from mmseg.registry import TRANSFORMS
-from PIL import Image
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from torch import nn
 
 from pne.console import say, utc_now
-from pne.datasets.files import write_bytes
+from pne.datasets.files import save_label
 from pne.datasets.fingerprint import fingerprint
 from pne.datasets.layouts import layout
 from pne.datasets.prepare import LABEL_IDS
@@ -34,15 +32,14 @@ from pne.errors import UserError
 from pne.files import sha256, write_text, written_aside
 from pne.results import Provenance
 from pne.spec import Run, read_spec
+from pne.spec.schema import Strict
 
 NAME = re.compile(r"(?P<frame>[a-z-]+_\d{6}_\d{6})(_leftImg8bit)?")
 REPORT_EVERY = 100
 
 
-class Submission(BaseModel):
+class Submission(Strict):
     """``<run>.json`` beside the archive: where its predictions come from."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     run: str
     evaluation: str = Field(description="How it was predicted: single_scale or multi_scale_flip.")
@@ -70,13 +67,6 @@ def archive_name(image: str) -> str:
     if found is None:
         raise UserError(f"{image}: expected <city>_<6 digits>_<6 digits>_leftImg8bit; the server knows no other images")
     return f"{found['frame']}_labelIds.png"
-
-
-def encode(train_ids: np.ndarray) -> bytes:
-    """Turn predicted classes, (H, W) with values 0 to 18, into a PNG of label ids."""
-    stream = BytesIO()
-    Image.fromarray(LABEL_IDS[train_ids]).save(stream, "PNG")
-    return stream.getvalue()
 
 
 def find_images(root: Path, subset: bool = False) -> list[Path]:
@@ -181,7 +171,7 @@ def submit_spec(path: Path, settings: Settings, processes: Processes, request: S
         raise UserError(f"{path}: trained on {run.dataset_title}; the server takes results on Cityscapes alone")
     images = find_images(run.data_directory, settings.subset)
     names = [archive_name(image.stem) for image in images]
-    started, code = utc_now(), running_code()
+    started, code = utc_now(), running_code(run)
     model, config, trained = load_trained(run, path, processes.device)
     # Named after all that the pictures depend on, so that none of another model is taken for one of this.
     kind = f"{settings.evaluation}-bfloat16" if settings.bfloat16 else settings.evaluation
@@ -195,6 +185,7 @@ def submit_spec(path: Path, settings: Settings, processes: Processes, request: S
         archive = archive_path(run, settings)
         with written_aside(archive) as aside:
             write_archive(aside, folder, names)
+        data = fingerprint(run.layout, run.data_directory)
         about = Submission(
             run=run.run,
             evaluation=settings.evaluation,
@@ -202,13 +193,7 @@ def submit_spec(path: Path, settings: Settings, processes: Processes, request: S
             images=len(names),
             weights_sha256=trained.weights_sha256,
             archive_sha256=sha256(archive),
-            provenance=describe(
-                processes,
-                seed=run.seed,
-                dataset_fingerprint=fingerprint(run.layout, run.data_directory),
-                started=started,
-                code=code,
-            ),
+            provenance=describe(run, config, processes, dataset_fingerprint=data, started=started, code=code),
         )
         write_text(archive.with_suffix(".json"), about.model_dump_json(indent=1) + "\n")
         shutil.rmtree(folder)
@@ -255,7 +240,7 @@ def write_pictures(
         say(f"{len(targets) - len(open_ones)} of {len(targets)} images were predicted before")
     with predicting(processes.device, settings.bfloat16):
         for number, prediction in enumerate(predict(model, images, share, loader, bfloat16=settings.bfloat16), 1):
-            write_bytes(folder / archive_name(prediction.name), encode(prediction.predicted.cpu().numpy()))
+            save_label(folder / archive_name(prediction.name), LABEL_IDS[prediction.predicted.cpu().numpy()])
             if processes.is_first and number % REPORT_EVERY == 0:
                 say(f"{number}/{len(share)} images")
             between()

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from analysis import help as help_command
@@ -55,7 +56,7 @@ def test_the_plan_counts_finished_and_stale_and_hours(quick, finish):
     rows = quick.tables["positive_weights"].rows
     finish(quick.runs[rows["without"].runs[0]], time_s=3.6)
     finish(quick.runs[rows["logit"].runs[0]], time_s=7.2, code_sha256="0" * 64)
-    frame = collect_runs(quick.runs.values(), code_sha256="1" * 64)
+    frame = collect_runs(quick.runs.values(), code_sha256=lambda run: "1" * 64)
     costs = estimate(quick, frame, {})
     found = {row["table"]: row for row in plan.plan(quick, status.summarise(frame), costs).to_dict("records")}
     table = found["positive_weights"]
@@ -177,6 +178,25 @@ def test_status_tells_the_states_apart(quick, finish):
     assert f"  {running}  iteration 40 of {total}, 3 min 20 s left" in lines
     assert f"  {failed}  iteration 40 of {total}: loss_ce is nan" in lines
     assert f"  {stopped}  iteration 40 of {total}" in lines
+
+
+def test_the_plan_says_what_seeds_can_detect(tmp_path, in_repository, finish, capsys):
+    options = ["--track", "quick", "--results", str(tmp_path), "--seeds", "0,1,2,3"]
+    plan.main(options)
+    text = capsys.readouterr().out
+    assert "3 seeds 3.26 (5.67), 4 seeds 2.13 (3.12), 5 seeds 1.68 (2.29), 8 seeds 1.16 (1.45) standard" in text
+    assert "not known until a row and its baseline have finished two seeds each" in text
+    track = load_track("quick", results=tmp_path, seeds=[0, 1, 2, 3])
+    for row, values in {"base_r50": (30, 31, 35), "pne_r50": (31, 33, 36.9), "asymmetric_r50": (30, 34, 36)}.items():
+        for seed, miou in enumerate(values):
+            finish(track.runs[track.tables["contrast_form"].rows[row].runs[seed]], miou=miou)
+    deviation = np.sqrt((np.var([1, 2, 1.9], ddof=1) + np.var([0, 3, 1], ddof=1)) / 2)
+    found, rows = plan.paired_deviation(track, collect_runs(track.runs.values()))
+    assert (found, rows) == (pytest.approx(deviation), 2)  # the runs stand in several tables and count once
+    plan.main(options)
+    text = capsys.readouterr().out
+    assert f"8 seeds {1.157 * deviation:.1f}" in text
+    assert f"a standard deviation of {deviation:.2f} points, pooled over 2 rows" in text
 
 
 def test_status_tells_a_failed_evaluation_and_the_plan_does_not_train_it_again(quick, finish, tmp_path, capsys):

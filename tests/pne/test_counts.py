@@ -5,7 +5,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pne.counts import Confusion, class_iou, mean_of_known, read_confusion, scores, sparse_counts, write_confusion
+from pne.counts import (
+    BINS,
+    Confusion,
+    boundary_iou,
+    calibration_error,
+    class_iou,
+    mean_of_known,
+    read_confusion,
+    scores,
+    sparse_counts,
+    write_confusion,
+)
 from pne.errors import UserError
 
 
@@ -93,3 +104,23 @@ def test_a_class_that_is_predicted_but_never_labelled_counts_as_zero() -> None:
 def test_nothing_but_ignored_pixels_is_an_error() -> None:
     with pytest.raises(UserError, match="every pixel is ignored"):
         scores(np.zeros((3, 3), dtype=np.int64))
+
+
+def test_boundary_iou_and_calibration_error_are_ratios_of_sums(path, matrices):
+    boundary = np.zeros((5, 4, 3), int)
+    boundary[:, 0], boundary[0, 1], boundary[:, 2] = (2, 4, 3), (0, 5, 0), (0, 0, 0)
+    calibration = np.zeros((5, BINS, 3))
+    calibration[:, 3], calibration[:, 9] = (10, 5, 2.5), (30, 15, 18)
+    images = [
+        sparse_counts(name, *parts[:1], boundary=parts[1], calibration=parts[2])
+        for name, *parts in zip("abcde", matrices, boundary, calibration, strict=True)
+    ]
+    write_confusion(path, Confusion.of(images, 4))
+    found = read_confusion(path)
+    assert boundary_iou(found) == pytest.approx((100 * 2 / 5 + 0) / 2)
+    assert calibration_error(found) == pytest.approx(100 * (2.5 + 3) / 40)
+
+
+def test_files_of_before_have_neither(path):
+    assert boundary_iou(read_confusion(path)) is None
+    assert calibration_error(read_confusion(path)) is None

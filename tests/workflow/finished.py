@@ -24,7 +24,7 @@ def finish_track(name: str = "quick") -> dict[str, Run]:
     track = load_track(name)
     for run in track.runs.values():
         write_spec(run, track.config(run.run))
-        finish_run(run, code_sha256(Path("pne")))
+        finish_run(run, code_sha256(run, Path("pne").resolve()))
     for dataset in track.declaration.datasets.values():
         marker = Path(track.declaration.data_root, dataset.folder, "meta.json")
         write_text(marker, "{}\n")

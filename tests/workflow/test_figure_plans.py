@@ -9,7 +9,7 @@ from analysis.figures import ResolvedFigure, resolve_figures
 from pne.spec import load_track
 
 OF_TABLE_EMBEDDING = {"tsne_sampling", "tsne_loss", "pairs", "training_curves"}
-DRAW = [*(f"analysis/{name}.py" for name in ("figures/panels", "figures/draw", "statistics", "latex_text")),
+DRAW = [*(f"analysis/{name}.py" for name in ("figures/panels", "figures/draw", "uncertainty", "latex_text")),
         "pne/extract/archives.py"]  # fmt: skip
 
 

@@ -141,7 +141,7 @@ def test_one_missing_result_trains_that_run_whatever_table_was_printed_without_i
 
 
 def test_other_training_code_retrains_only_when_asked(finished: Checkout) -> None:
-    with (finished / "pne/train.py").open("a") as file:
+    with (finished / "pne/heads/branch.py").open("a") as file:
         file.write("\nANOTHER_CONSTANT = 3\n")
     assert finished.plan().empty
     plan = finished.plan("tables", "--config", "retrain=stale")

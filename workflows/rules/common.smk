@@ -1,16 +1,19 @@
-"""What the rules share: the run behind a job's files, what it asks of a machine, its result files."""
+# What the rules share: the run behind a job's files, what it asks of a machine, its result files.
 
 RESOURCES = TRACK.declaration.resources
 # Inputs of the targets for one table, one figure, one archive, by name; filled by the files of their rules.
 TARGETS = {}
 TABLES = [name for name, table in TRACK.tables.items() if table.available]
 
+
+def sources(*patterns):
+    # Files of the checkout.
+    base = Path(workflow.basedir)
+    return sorted(str(path.relative_to(base)) for pattern in patterns for path in base.glob(pattern))
+
+
 # Scripts that print results: what they make is made anew when they change.
-ANALYSIS = sorted(
-    str(path.relative_to(workflow.basedir))
-    for pattern in ("*.py", "tables/*.py", "claims/*.py")
-    for path in Path(workflow.basedir, "analysis").glob(pattern)
-)
+ANALYSIS = sources("analysis/*.py", "analysis/tables/*.py", "analysis/claims/*.py")
 
 
 # Finished runs to train anew, and the flags that say that it was done, named after the training code: once per code.
@@ -18,22 +21,24 @@ RETRAINED = frozenset()
 RETRAINED_FLAG = "results/{track}/retrained/none/{run}"
 if OPTIONS.retrain:
     from pne.engine.provenance import code_sha256
+    from pne.spec.identity import digest
     from workflows.configuration import retrained_runs
 
     try:
-        RETRAINED = retrained_runs(OPTIONS.retrain, RUNS, code_sha256())
+        RETRAINED = retrained_runs(OPTIONS.retrain, RUNS, code_sha256)
     except UserError as error:
         raise WorkflowError(str(error))
-    RETRAINED_FLAG = f"results/{{track}}/retrained/{code_sha256()[:12]}/{{run}}"
+    CODE = digest(sorted({code_sha256(run) for run in RUNS.values()}))
+    RETRAINED_FLAG = f"results/{{track}}/retrained/{CODE[:12]}/{{run}}"
 
 
 def retrained(runs):
-    """Flags of those of the given runs that this call is to train anew."""
+    # Flags of those of the given runs that this call is to train anew.
     return [RETRAINED_FLAG.format(track=TRACK.name, run=run) for run in runs if run in RETRAINED]
 
 
 def run_of(wildcards):
-    """Return the run that a job's files belong to."""
+    # Return the run that a job's files belong to.
     if wildcards.run not in RUNS:
         raise WorkflowError(
             f"{wildcards.run} is no run of track {TRACK.name} as it is declared now; "
@@ -62,18 +67,12 @@ SPEC = "results/{track}/runs/{run}/spec.yaml"
 
 
 def runs_of(table):
-    """Ids of the runs that a table's rows point at."""
+    # Ids of the runs that a table's rows point at.
     return sorted({run for row in table.rows.values() for run in row.runs.values()})
 
 
-def evaluations_of(table):
-    """Evaluations that a table prints."""
-    declared = table.declaration
-    return {declared.evaluation, *(column.evaluation for column in declared.columns.values() if column.evaluation)}
-
-
 def results_of(runs, evaluations=None):
-    """Result files of runs; without named evaluations, every one that some table asks of them."""
+    # Result files of runs; without named evaluations, every one that some table asks of them.
     return [
         f"results/{TRACK.name}/runs/{run}/{name}.json"
         for run in runs
@@ -82,9 +81,8 @@ def results_of(runs, evaluations=None):
 
 
 def complete(runs, evaluations=None):
-    """Inputs of a target that shall stand on complete results.
-
-    A target names them beside the files made from them: where a table exists already, printed while a run was
-    missing, Snakemake does not look behind it.
-    """
+    # Inputs of a target that shall stand on complete results.
+    #
+    # A target names them beside the files made from them: where a table exists already, printed while a run was
+    # missing, Snakemake does not look behind it.
     return [*results_of(runs, evaluations), *retrained(runs)]

@@ -1,4 +1,4 @@
-"""Data sets: drawn where they are synthetic, examined where they are real."""
+# Data sets: drawn where they are synthetic, examined where they are real.
 
 import hashlib
 
@@ -11,7 +11,7 @@ SUBSET = "--subset" if OPTIONS.subset else ""
 
 
 def data_of(run):
-    """File that says that a run's data set is there."""
+    # File that says that a run's data set is there.
     return dataset_file(run.dataset)
 
 
@@ -24,55 +24,35 @@ def dataset_file(name):
     return f"results/{TRACK.name}/data/{name}-{place}.json"
 
 
-rule data:
-    """Every data set of the track."""
-    input:
-        [dataset_file(name) for name in DATASETS],
-    localrule: True
-    message:
-        f"all data sets of track {TRACK.name}"
+DRAW = "python -m pne.datasets.synthetic_street --variant {params.layout} --out {params.folder:q} > {log:q} 2>&1"
+EXAMINE = (
+    "python -m pne.datasets.doctor --dataset {params.layout} --data-root {params.folder:q} {params.subset}"
+    " --workers {threads} --report {output:q} > {log:q} 2>&1"
+)
 
 
 for name, dataset in DATASETS.items():
-    if dataset.layout.startswith(SYNTHETIC):
+    drawn = dataset.layout.startswith(SYNTHETIC)
 
-        rule:
-            name:
-                f"draw_{name}"
-            output:
-                dataset_file(name),
-            log:
-                f"results/{TRACK.name}/data/{name}.log",
-            localrule: True
-            params:
-                variant=dataset.layout,
-                folder=DATA_ROOT / dataset.folder,
-            message:
-                f"draw the data set {dataset.title}"
-            shell:
-                "python -m pne.datasets.synthetic_street --variant {params.variant} --out {params.folder:q} > {log:q} 2>&1"
-
-    else:
-
-        rule:
-            name:
-                f"examine_{name}"
-            output:
-                dataset_file(name),
-            log:
-                f"results/{TRACK.name}/data/{name}.log",
-            # What is wrong with files does not mend itself: they are examined once, whatever the profile says.
-            retries: 0
-            threads: 8
-            params:
-                layout=dataset.layout,
-                folder=DATA_ROOT / dataset.folder,
-                subset=SUBSET,
-            message:
-                f"examine the data set {dataset.title}"
-            shell:
-                "python -m pne.datasets.doctor --dataset {params.layout} --data-root {params.folder:q} {params.subset}"
-                " --workers {threads} --report {output:q} > {log:q} 2>&1"
+    rule:
+        name:
+            f"{'draw' if drawn else 'examine'}_{name}"
+        output:
+            dataset_file(name),
+        log:
+            f"results/{TRACK.name}/data/{name}.log",
+        # What is wrong with files does not mend itself: they are examined once, whatever the profile says.
+        retries: 0
+        localrule: drawn
+        threads: 1 if drawn else 8
+        params:
+            layout=dataset.layout,
+            folder=DATA_ROOT / dataset.folder,
+            subset=SUBSET,
+        message:
+            f"{'draw' if drawn else 'examine'} the data set {dataset.title}"
+        shell:
+            DRAW if drawn else EXAMINE
 
     if dataset.layout in PREPARED:
 
@@ -90,3 +70,6 @@ for name, dataset in DATASETS.items():
                 f"convert the labels of {dataset.title}"
             shell:
                 "python -m pne.datasets.prepare {params.layout} --data-root {params.folder:q} --workers {threads} > {log:q} 2>&1"
+
+
+TARGETS["data"] = [dataset_file(name) for name in DATASETS]

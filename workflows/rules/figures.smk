@@ -1,8 +1,7 @@
-"""Figures made from data: features and predictions of trained runs, what is computed from them, and the drawings.
-
-A changed plot is drawn anew from what is stored; only a changed computation computes again, and nothing here trains
-a run that is trained.
-"""
+# Figures made from data: features and predictions of trained runs, what is computed from them, and the drawings.
+#
+# A changed plot is drawn anew from what is stored; only a changed computation computes again, and nothing here trains
+# a run that is trained.
 
 from analysis.figures import resolve_figures, title_of
 
@@ -13,23 +12,21 @@ except UserError as error:
 
 
 def figures_of(*kinds):
-    """Regular expression of the names of all figures of some kinds."""
+    # Regular expression of the names of all figures of some kinds.
     names = [name for name, figure in FIGURES.items() if figure.declaration.kind in kinds]
     return "|".join(names) or "none_of_this_track"
 
 
 # Whatever has a part in drawing: the figures' own modules and what these take from elsewhere.
 DRAWS = [
-    *sorted(str(path.relative_to(workflow.basedir)) for path in Path(workflow.basedir).glob("analysis/figures/*.py")),
-    *[f"analysis/{name}.py" for name in ("latex_text", "results", "statistics")],
-    "analysis/figures/paper.mplstyle",
-    "pne/counts.py",
-    "pne/extract/archives.py",
+    *sources("analysis/figures/*.py", "analysis/figures/*.mplstyle"),
+    *[f"analysis/{name}" for name in ("latex_text.py", "results.py", "uncertainty.py", "templates/caption.md")],
+    *["pne/counts.py", "pne/extract/archives.py"],
 ]
 
 
 def declarations_of(name):
-    """Declarations behind a drawing: titles, labels of rows and published values."""
+    # Declarations behind a drawing: titles, labels of rows and published values.
     tables = [f"experiments/tables/{part.table.key}.yaml" for part in FIGURES[name].parts]
     return ["experiments/figures.yaml", f"experiments/tracks/{TRACK.name}.yaml", *tables]
 
@@ -47,7 +44,7 @@ def figure_files(name):
 
 
 def figure_inputs(wildcards):
-    """What a drawing reads."""
+    # What a drawing reads.
     figure = FIGURES[wildcards.figure]
     folder = f"results/{TRACK.name}/figures/data/{figure.name}"
     kind = figure.declaration.kind
@@ -56,16 +53,6 @@ def figure_inputs(wildcards):
     if kind in ("qualitative", "pairs"):
         return [f"{folder}/selection.json", *[f"{folder}/{run}.npz" for run in figure.first_seed_runs]]
     return results_of(figure.runs)
-
-
-rule figures:
-    """Every figure that the track offers."""
-    input:
-        [figure_files(name) for name in FIGURES],
-        [complete(figure.runs) for figure in FIGURES.values()],
-    localrule: True
-    message:
-        f"all figures of track {TRACK.name}"
 
 
 rule extract_features:
@@ -183,4 +170,5 @@ rule draw_figure:
         "python -m analysis.figures draw {wildcards.figure} {params.options} > {log:q} 2>&1"
 
 
-TARGETS |= {f"figure_{name}": [*figure_files(name), *complete(figure.runs)] for name, figure in FIGURES.items()}
+FIGURE_TARGETS = {f"figure_{name}": [*figure_files(name), *complete(figure.runs)] for name, figure in FIGURES.items()}
+TARGETS |= {**FIGURE_TARGETS, "figures": list(FIGURE_TARGETS.values())}

@@ -1,7 +1,6 @@
-"""Rehearsals: a few iterations of every run on the machines that will train it, before anything is launched.
-
-`python -m pne.rehearse` does the same on one machine without a workflow.
-"""
+# Rehearsals: a few iterations of every run on the machines that will train it, before anything is launched.
+#
+# `python -m pne.rehearse` does the same on one machine without a workflow.
 
 from functools import cache
 
@@ -11,14 +10,14 @@ from workflows.configuration import spec_options
 
 @cache
 def rehearsed_as():
-    """Return the run that is rehearsed for each run of the track."""
+    # Return the run that is rehearsed for each run of the track.
     if OPTIONS.iterations:
         raise WorkflowError("rehearse: leave out --config iterations=...; runs are rehearsed as they are declared")
     return {run.run: group[0].run for group in group_runs(TRACK) for run in group}
 
 
 def rehearsals(wildcards):
-    """What the runs that stand for all others leave."""
+    # What the runs that stand for all others leave.
     return [
         f"results/{TRACK.name}/rehearsals/runs/{run}{SUFFIX}/train.json" for run in sorted({*rehearsed_as().values()})
     ]
@@ -29,15 +28,6 @@ def data_to_rehearse(wildcards):
     if wildcards.run != standing:
         raise WorkflowError(f"{wildcards.run} is rehearsed as {standing}, which costs the same: ask for that")
     return data_of(run_of(wildcards))
-
-
-rule rehearse:
-    """Rehearse every run of the track; `python -m analysis.plan` then knows what it costs."""
-    input:
-        rehearsals,
-    localrule: True
-    message:
-        f"rehearsals of track {TRACK.name}"
 
 
 rule rehearse_run:
@@ -55,3 +45,6 @@ rule rehearse_run:
         "rehearse {wildcards.run}"
     shell:
         f"python -m pne.rehearse {spec_options(OPTIONS)} --run {{wildcards.run}} > {{log:q}} 2>&1"
+
+
+TARGETS["rehearse"] = rehearsals

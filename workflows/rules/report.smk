@@ -1,20 +1,10 @@
-"""Pages of the report. ``make report`` builds them and then Snakemake's own report, one HTML file with everything."""
+# Pages of the report. ``make report`` builds them and then Snakemake's own report, one HTML file with everything.
 
 
 report: "../report/workflow.rst"
 
 
 PAGE_TEMPLATES = [f"analysis/templates/{name}.html" for name in ("base", "runs", "page", "claims")]
-
-
-rule report_pages:
-    """Everything that the report shows."""
-    input:
-        [f"results/{TRACK.name}/report/{name}.html" for name in (*TABLES, "claims")],
-        [figure_files(name) for name in FIGURES],
-    localrule: True
-    message:
-        f"pages of the report of track {TRACK.name}"
 
 
 rule table_page:
@@ -64,3 +54,9 @@ rule claims_page:
         "write the report's page of the claims"
     shell:
         "python -m analysis.report --page claims {params.options} > {log:q} 2>&1"
+
+
+TARGETS["report_pages"] = [
+    *(f"results/{TRACK.name}/report/{name}.html" for name in (*TABLES, "claims")),
+    *map(figure_files, FIGURES),
+]

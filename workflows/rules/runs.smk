@@ -1,15 +1,14 @@
-"""What is done with a single run: described, trained, evaluated, trained anew, packed for the test server.
-
-The rules name files and resources alone; what a run is stands in its spec.yaml. Nothing that a run does not depend on
-may reach them (no params, no scripts, a fixed command), so that only a missing result ever trains.
-"""
+# What is done with a single run: described, trained, evaluated, trained anew, packed for the test server.
+#
+# The rules name files and resources alone; what a run is stands in its spec.yaml. Nothing that a run does not depend on
+# may reach them (no params, no scripts, a fixed command), so that only a missing result ever trains.
 
 from pne.spec import read_spec, write_spec
 from workflows.configuration import spec_options
 
 
 def refresh_descriptions():
-    """Write those descriptions anew that exist and differ from what this call says of the run, or cannot be read."""
+    # Write those descriptions anew that exist and differ from what this call says of the run, or cannot be read.
     for name, run in RUNS.items():
         path = run.directory / "spec.yaml"
         try:
@@ -21,7 +20,7 @@ def refresh_descriptions():
 
 
 def is_trained(wildcards):
-    """Whether both results of training are there; such a run needs neither description nor data."""
+    # Whether both results of training are there; such a run needs neither description nor data.
     return all((run_of(wildcards).directory / name).exists() for name in ("train.json", "single_scale.json"))
 
 
@@ -97,11 +96,10 @@ rule evaluate:
 
 
 rule retrain:
-    """Train a finished run anew that ``--config retrain=...`` names.
+    """Train a finished run anew that ``--config retrain=...`` names."""
 
-    A rule's own outputs are deleted before it starts, so the results are no outputs here: the command replaces them
-    itself once the new ones are whole.
-    """
+    # A rule's own outputs are deleted before it starts, so the results are no outputs here: the command replaces them
+    # itself once the new ones are whole.
     input:
         spec=ancient(SPEC),
         data=ancient(data_to_retrain),
@@ -119,10 +117,9 @@ rule retrain:
 
 
 rule submission:
-    """Predict the test images with a run's final weights, at several scales, and pack them for the server.
+    """Predict the test images with a run's final weights, at several scales, and pack them for the server."""
 
-    Only made when asked for. The score that the server gives goes into experiments/external.yaml.
-    """
+    # Only made when asked for. The score that the server gives goes into experiments/external.yaml.
     input:
         spec=ancient(SPEC),
         trained="results/{track}/runs/{run}/train.json",

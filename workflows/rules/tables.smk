@@ -1,4 +1,4 @@
-"""Tables, claims and the paper's own tables: made from result files, never a reason to train."""
+# Tables, claims and the paper's own tables: made from result files, never a reason to train.
 
 from analysis.tables import EMBEDDING
 
@@ -16,16 +16,16 @@ def table_files(name, track=TRACK.name):
 
 
 def requested_results(wildcards):
-    """What a table is made from: results, which may be there in part, or the features of every run."""
+    # What a table is made from: results, which may be there in part, or the features of every run.
     table = TRACK.tables[wildcards.table]
     if table.key == EMBEDDING:
         return features_of(runs_of(table))
     REQUESTED.add(table.key)
-    return results_of(runs_of(table), evaluations_of(table))
+    return results_of(runs_of(table), table.declaration.evaluations)
 
 
 def render_partial_tables():
-    """Print the requested tables from what there is."""
+    # Print the requested tables from what there is.
     folder = Path("results", TRACK.name, "tables")
     folder.mkdir(parents=True, exist_ok=True)
     for name in sorted(REQUESTED):
@@ -60,15 +60,6 @@ rule table:
         "python -m analysis.tables {params.options} --table {wildcards.table} > {log:q} 2>&1"
 
 
-rule published:
-    """The tables of the paper from its published numbers alone."""
-    input:
-        [table_files(name, "published") for name, table in TRACK.tables.items() if table.declaration.paper],
-    localrule: True
-    message:
-        "all tables as published"
-
-
 rule published_table:
     """Print one table as the paper prints it."""
     input:
@@ -85,16 +76,6 @@ rule published_table:
         "python -m analysis.tables --published --table {wildcards.table} > {log:q} 2>&1"
 
 
-rule claims:
-    """The paper's claims, held against the measured runs."""
-    input:
-        CLAIMS,
-        complete(RUNS),
-    localrule: True
-    message:
-        f"claims on track {TRACK.name}"
-
-
 rule judge:
     """Judge each claim of the paper."""
     input:
@@ -109,6 +90,8 @@ rule judge:
     localrule: True
     params:
         options=IDENTITY,
+        # Judged anew after table embedding was made, but never a reason to make it: that needs weights.
+        embedding=[path.stat().st_mtime for path in map(Path, table_files(EMBEDDING)) if path.exists()],
     message:
         "judge the claims of the paper"
     shell:
@@ -116,7 +99,7 @@ rule judge:
 
 
 def refuse(table):
-    """Return an input function that says why a track has no such table, once somebody asks for it."""
+    # Return an input function that says why a track has no such table, once somebody asks for it.
 
     def raise_reason(wildcards):
         raise WorkflowError(
@@ -128,7 +111,14 @@ def refuse(table):
 
 TARGETS |= {
     f"table_{name}": (
-        [*table_files(name), *complete(runs_of(table), evaluations_of(table))] if table.available else refuse(table)
+        [*table_files(name), *complete(runs_of(table), table.declaration.evaluations)]
+        if table.available
+        else refuse(table)
     )
     for name, table in TRACK.tables.items()
 }
+TARGETS["tables"] = [*map(table_files, TABLES), *complete(RUNS)]
+TARGETS["claims"] = [*CLAIMS, *complete(RUNS)]
+TARGETS["published"] = [
+    table_files(name, "published") for name, table in TRACK.tables.items() if table.declaration.paper
+]

@@ -25,6 +25,7 @@ SPLITS = ("train", "test")
 
 _FACTS = yaml.safe_load(Path(__file__).with_name("variants.yaml").read_text(encoding="utf-8"))
 COLOURS = {name: tuple(colour) for name, colour in _FACTS["colours"].items()}
+SHADES: dict[str, list[list[int]]] = _FACTS["shades"]
 
 Part = IntEnum("Part", [name.upper() for name in COLOURS], start=0)
 """What the drawing distinguishes; a variant merges parts into its classes."""

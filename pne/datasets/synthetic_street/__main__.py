@@ -107,18 +107,15 @@ def _read_meta(out: Path) -> dict:
     path = out / META
     try:
         meta = json.loads(path.read_text(encoding="utf-8"))
-        is_whole = all(
-            isinstance(meta[key], kind) for key, kind in (("files", dict), ("recipe", dict), ("fingerprint", str))
-        )
+        if all(isinstance(meta[key], kind) for key, kind in (("files", dict), ("recipe", dict), ("fingerprint", str))):
+            return meta
     except FileNotFoundError as error:
         raise UserError(
             f"{out}: expected a SyntheticStreet data set with {META}, found none; name an empty or new folder"
         ) from error
     except (OSError, ValueError, KeyError, TypeError):
-        is_whole = False
-    if not is_whole:
-        raise UserError(f"{path}: is not readable as the description of a SyntheticStreet data set; {_MEND}")
-    return meta
+        pass
+    raise UserError(f"{path}: is not readable as the description of a SyntheticStreet data set; {_MEND}")
 
 
 def _expect(kind: Variant, out: Path, seed: int) -> None:

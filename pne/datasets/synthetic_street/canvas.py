@@ -4,6 +4,7 @@ Only additions, multiplications, divisions, square roots and comparisons are use
 a scene comes out the same on every platform.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -152,11 +153,11 @@ def value_noise(rng: RandomState, height: int, width: int, cell: int) -> np.ndar
     return top * (1 - v) + bottom * v
 
 
-def jitter(rng: RandomState, colour: tuple[float, float, float], brightness: float, hue: float = 8) -> np.ndarray:
+def jitter(rng: RandomState, colour: Sequence[float], brightness: float, hue: float = 8) -> np.ndarray:
     """Return ``colour`` made brighter or darker by up to ``brightness`` and tinted by up to ``hue``."""
     return np.asarray(colour) + rng.uniform(-brightness, brightness) + rng.uniform(-hue, hue, 3)
 
 
-def pick(rng: RandomState, colours: tuple[tuple[float, float, float], ...], brightness: float = 15) -> np.ndarray:
+def pick(rng: RandomState, colours: Sequence[Sequence[float]], brightness: float = 15) -> np.ndarray:
     """Return one of ``colours``, jittered."""
     return jitter(rng, colours[rng.randint(len(colours))], brightness)

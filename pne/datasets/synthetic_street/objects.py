@@ -1,26 +1,13 @@
-"""The things that stand and move on a street: plants, poles, signs, vehicles and people."""
+"""What a street is made of: sky, ground, skyline, buildings, fences and walls, plants, poles, vehicles and people."""
 
 import numpy as np
 from numpy.random import RandomState
 
-from pne.datasets.synthetic_street import Part, Variant
+from pne.datasets.synthetic_street import SHADES, Part, Variant
 from pne.datasets.synthetic_street.canvas import Camera, Canvas, jitter, pick, value_noise
 
-# The still parts of a street: sky, ground, skyline, buildings, fences and walls.
-
-
-FACADES = (
-    (120, 118, 115),
-    (165, 155, 138),
-    (140, 95, 80),
-    (190, 188, 182),
-    (105, 100, 96),
-    (150, 140, 150),
-    (128, 116, 98),
-)
-ROOFS = ((128, 66, 50), (104, 72, 66), (146, 84, 58))
-GREENS = ((50, 98, 24), (70, 116, 32), (38, 82, 30), (96, 116, 40))
-STEEL = ((92, 92, 94), (120, 122, 120), (70, 74, 72), (140, 138, 132))
+FACADES, ROOFS, GREENS, STEEL = (SHADES[name] for name in ("facades", "roofs", "greens", "steel"))
+PAINTS, CLOTHES, SIGNS, SKIN = (SHADES[name] for name in ("paints", "clothes", "signs", "skin"))
 
 
 def draw_sky(canvas: Canvas, rng: RandomState, horizon: float) -> None:
@@ -148,12 +135,6 @@ def draw_barrier(
     bars = (z % spacing < 0.45 * spacing) | (y > height - 0.14) | (np.abs(y - 0.3) < 0.1)
     shown = canvas.colour[window] * 0.75 + colour * 0.25
     canvas.paint(window, mask, Part.FENCE, np.where(bars[..., None], colour + grain, shown), z)
-
-
-PAINTS = ((70, 72, 76), (150, 152, 156), (38, 38, 42), (200, 200, 198), (120, 40, 36), (44, 58, 96), (92, 96, 88))
-CLOTHES = ((40, 40, 50), (92, 84, 76), (150, 46, 44), (50, 70, 130), (176, 168, 150), (160, 120, 60))
-SIGNS = ((190, 44, 40), (40, 70, 160), (216, 196, 60), (196, 196, 194), (190, 44, 40))
-SKIN = ((186, 146, 122), (128, 92, 74), (84, 60, 48))
 
 
 def draw_foliage(canvas: Canvas, camera: Camera, rng: RandomState, x: float, z: float, part: Part, size: float) -> None:

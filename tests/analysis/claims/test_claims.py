@@ -1,283 +1,362 @@
-"""Claims: what the declared checks compute, the verdicts on printed numbers, and those on measured ones."""
+"""Claims: what a check may say and what it computes, verdicts on printed numbers, and those on measured ones."""
 
 import csv
 import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
 
-from analysis.claims import Difference, Lead, Ratio, Spread, load_claims
+from analysis.claims import Claim, load_claims, parse
 from analysis.claims.__main__ import main
-from analysis.claims.verdicts import Judge, combine, judge
+from analysis.claims.verdicts import FEW_BLOCKS, Judge, Outcome, combine
 from analysis.results import collect_runs
-from analysis.statistics import Interval
+from analysis.tables.layout import print_measured
 from analysis.tables.values import ExternalScore, collect_values
+from analysis.uncertainty import image_interval, leave_out, miou, read_counts
 from pne.errors import UserError
-from pne.spec import load_track
+from pne.spec import ResolvedTrack, load_track
 from pne.spec.catalogue import read_catalogue
 
+PNE, BASE, ASYMMETRIC = (f"miou(contrast_form.{row}_r50)" for row in ("pne", "base", "asymmetric"))
+LITERATURE = "miou(coco_stuff.literature)"
 
-@pytest.fixture
+
+@pytest.fixture(scope="module")
 def tables(repository: Path):
     return read_catalogue(repository / "experiments").tables
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def claims(repository: Path, tables):
     return load_claims(repository / "experiments" / "claims.yaml", tables)
 
 
-def judge_of(track, tables, scores=()) -> Judge:
-    return Judge(track, tables, collect_values(track, collect_runs(track.runs.values()), scores))
+@pytest.fixture
+def three(tmp_path: Path, in_repository: Path) -> ResolvedTrack:
+    return load_track("quick", results=tmp_path, seeds=[0, 1, 2])
 
 
-def finish_row(track, benchmark_module, table: str, row: str, skill: float, seed: int = 0, **changes) -> None:
-    run = track.runs[track.tables[table].rows[row].runs[seed]]
-    benchmark_module.make_up_results(run, np.random.default_rng([seed, len(row)]), skill=skill, images=30, classes=5)
+@pytest.fixture
+def score(finish: Callable) -> Callable[..., None]:
+    """Finish runs with given mIoU, by row: one of each seed, None for a seed that is not there."""
+
+    def write(track: ResolvedTrack, table: str, rows: Mapping[str, Sequence[float | None]]) -> None:
+        for row, values in rows.items():
+            for run, value in zip(track.tables[table].rows[row].runs.values(), values, strict=True):
+                if value is not None:
+                    finish(track.runs[run], miou=value)
+
+    return write
+
+
+def outcomes(track: ResolvedTrack, tables, claim: Claim, scores=()) -> list[Outcome]:
+    return Judge(track, tables, collect_values(track, collect_runs(track.runs.values()), scores)).outcomes(claim)
+
+
+def judged(track: ResolvedTrack, tables, *checks: str) -> list[Outcome]:
+    return outcomes(track, tables, Claim(statement="It is so.", paper=["table1"], checks=list(checks)))
+
+
+# What a check may say.
 
 
 @pytest.mark.parametrize(
-    ("bounds", "interval", "verdict"),
+    ("check", "message"),
     [
-        ({"minimum": 0}, (1, 0.5, 1.5), "held"),
-        ({"minimum": 0}, (-1, -1.5, -0.5), "not held"),
-        ({"minimum": 0}, (0.2, -0.5, 0.9), "undecided"),
-        ({"minimum": 0}, (0, 0, 0), "not held"),
-        ({"minimum": 2.8}, (2.8, 2.8, 2.8), "held"),
-        ({"minimum": 2.8}, (1.7, 1.7, 1.7), "not held"),
-        ({"maximum": 0}, (-1, -2, -0.1), "held"),
-        ({"maximum": 2}, (1, 0.5, 2.5), "undecided"),
-        ({"minimum": 1, "maximum": 2}, (1.5, 1.2, 1.8), "held"),
-        ({"minimum": 1, "maximum": 2}, (3, 2.5, 3.5), "not held"),
-        ({"minimum": 1, "maximum": 2}, (1.5, 0.5, 2.5), "undecided"),
+        ("miou(contrast_form.pne_r5) > 0", r"no row 'pne_r5' in table contrast_form; did you mean pne_r50\?"),
+        ("miou(contrast.pne_r50) > 0", r"no table 'contrast'; did you mean contrast_form\?"),
+        ("val(contrast_form.pne_r50) > 0", r"no column 'val' in table contrast_form; allowed: .*miou"),
+        ("tightness(embedding.pne) > 0", r"no column 'tightness' in table embedding; allowed: alignment"),
+        (f"{PNE} >", "is no expression .*; allowed: numbers, "),
+        (PNE, "is no comparison; allowed: numbers, "),
+        (f"{PNE} == {BASE}", "is no comparison; allowed: .* > < >= <="),
+        ("2 > 1", "expected cells on one side or on both, or between two bounds"),
+        (f"0 < {PNE} < {BASE}", "expected cells on one side or on both, or between two bounds"),
+        (f"1 <= {PNE} >= 2", "expected a smallest and a largest value"),
+        (f"{PNE} - {BASE} >= 0", "a bound of 0 is written < or >"),
+        (f"{PNE} - {BASE} > 1", "any other <= or >="),
+        (f"abs({PNE}) > 0", r"'abs\(.*\)' is not allowed; allowed: numbers, "),
+        (f"{PNE} ** 2 > 0", r"\*\* 2' is not allowed; allowed: numbers, "),
+        ("__import__('os') > 0", "is not allowed; allowed: numbers, "),
+        ("max() > 0", r"'max\(\)' is not allowed; allowed: numbers, "),
+        (f"lead({PNE}, {BASE}, default=2) > 0", "is not allowed; allowed: numbers, "),
+        (f"spread({PNE}, {BASE}) + 1 <= 2", r"'spread\(.*\)' is not allowed; .* as a whole side"),
+        ("miou(hyperparameters.alpha) > 0", "is a group of 8 rows; expected one row"),
+        (
+            f"{PNE} > max({BASE}, {ASYMMETRIC})",
+            r"that are not trained, got miou\(contrast_form.base_r50\); compare trained ones",
+        ),
+        (
+            f"min({LITERATURE}, {PNE}) >= 1",
+            r"that are not trained, got miou\(contrast_form.pne_r50\); compare trained ones",
+        ),
+        (f"lead({PNE}, {PNE}) > 0", "compare two cells of trained rows or more"),
+        (f"lead(miou(coco_stuff.ocrnet), {LITERATURE}) > 0", "compare two cells of trained rows or more"),
     ],
 )
-def test_the_whole_interval_decides(bounds, interval, verdict):
-    check = Difference(kind="difference", table="t", row="a", minus="b", **bounds)
-    assert judge(check, Interval(*interval)) == verdict
-
-
-def test_a_claim_holds_if_all_checks_do_and_fails_if_one_does():
-    assert combine(["held", "held"]) == "held"
-    assert combine(["held", "undecided"]) == "undecided"
-    assert combine(["undecided", "not measured", "not held"]) == "not held"
-    assert combine(["held", "not measured"]) == "not measured"
-
-
-def test_quantities():
-    a, b, c = (np.array([value]) for value in (3.0, 2.0, 5.0))
-    common = {"table": "t", "minimum": 0}
-    assert Difference(kind="difference", row="a", minus="b", **common).quantity([a, b]).tolist() == [1]
-    assert Ratio(kind="ratio", row="a", over="b", **common).quantity([a, b]).tolist() == [1.5]
-    assert Spread(kind="spread", group="g", **common).quantity([a, b, c]).tolist() == [3]
-    assert Lead(kind="lead", row="a", **common).quantity([a, b, c]).tolist() == [-2]
-
-
-def test_the_paper_against_itself(claims, tables, quick):
-    """Verdicts on printed numbers: they need no run, and these are the findings about the paper."""
-    found = {
-        key: combine(outcome.published_verdict for outcome in judge_of(quick, tables).outcomes(claim))
-        for key, claim in claims.items()
-    }
-    contradicted = {key for key, verdict in found.items() if verdict == "not held"}
-    assert contradicted == {
-        "at_least_2_8_over_asymmetric",
-        "form_alone_gains_2_8",
-        "insensitive_to_temperature",
-        "negligible_cost",
-        "baseline_as_strong_as_the_zoo",
-    }
-    assert {verdict for key, verdict in found.items() if key not in contradicted} == {"held"}
-
-
-def test_printed_quantities(claims, tables, quick):
-    outcomes = {key: judge_of(quick, tables).outcomes(claim) for key, claim in claims.items()}
-    assert [o.published for o in outcomes["at_least_2_8_over_asymmetric"]] == [2.8, 1.7]
-    assert [o.published for o in outcomes["form_alone_gains"]] == [1.3, 1.3]
-    assert [o.published for o in outcomes["single_scale_equals_multi_scale"]] == [0, 0]
-    assert outcomes["insensitive_to_temperature"][0].published == 76.1
-    assert [round(o.published, 2) for o in outcomes["negligible_cost"]] == [1.27, 1.12, 1.18]
-
-
-def test_every_cited_label_is_in_the_paper(claims, shared):
-    source = (shared / "paper" / "paper.tex").read_text(encoding="utf-8")
-    for claim in claims.values():
-        for label in claim.paper:
-            assert rf"\label{{{label}}}" in source, label
-
-
-def test_measured_verdicts_follow_the_results(claims, tables, quick, benchmark_module):
-    for row, skill in (("base_r50", 0.5), ("asymmetric_r50", 0.6), ("base_r101", 0.5), ("asymmetric_r101", 0.4)):
-        finish_row(quick, benchmark_module, "contrast_form", row, skill)
-    outcomes = judge_of(quick, tables).outcomes(claims["any_contrast_helps"])
-    assert [outcome.verdict for outcome in outcomes] == ["held", "not held"]
-    assert outcomes[0].interval.low < outcomes[0].measured < outcomes[0].interval.high
-    assert [outcome.seeds for outcome in outcomes] == [1, 1]
-    # The other row of this claim is not there; its reason is.
-    missing = judge_of(quick, tables).outcomes(claims["better_than_asymmetric"])[0]
-    assert missing.verdict == "not measured"
-    assert "Not run yet." in missing.remarks
-
-
-def test_the_estimate_is_the_difference_of_the_tables(claims, tables, quick, benchmark_module):
-    for row, skill in (("base_r50", 0.5), ("asymmetric_r50", 0.6)):
-        finish_row(quick, benchmark_module, "contrast_form", row, skill)
-    frame = collect_runs(quick.runs.values()).set_index("run")["miou"].groupby(level=0).first()
-    rows = quick.tables["contrast_form"].rows
-    expected = frame[rows["asymmetric_r50"].runs[0]] - frame[rows["base_r50"].runs[0]]
-    found = judge_of(quick, tables).outcomes(claims["any_contrast_helps"])[0].measured
-    assert found == pytest.approx(expected, abs=1e-9)
-
-
-def test_sizes_are_compared_on_the_papers_data_alone(claims, tables, quick, benchmark_module, tmp_path):
-    paper = load_track("paper", results=tmp_path)
-    for track in (quick, paper):
-        for row, skill in (("pne", 0.7), ("asymmetric", 0.5), ("pne_ias_cn", 0.7), ("asymmetric_ias_cn", 0.5)):
-            finish_row(track, benchmark_module, "construction", row, skill)
-    verdicts = {
-        track.name: [o.verdict for o in judge_of(track, tables).outcomes(claims["form_alone_gains_2_8"])]
-        for track in (quick, paper)
-    }
-    assert verdicts == {"quick": ["not comparable"] * 2, "paper": ["held"] * 2}
-    signs = judge_of(quick, tables).outcomes(claims["form_alone_gains"])
-    assert [outcome.verdict for outcome in signs] == ["held", "held"]
-
-
-def test_a_track_without_a_table_says_so(claims, tables, tmp_path, in_repository):
-    camvid = load_track("camvid", results=tmp_path)
-    outcome = judge_of(camvid, tables).outcomes(claims["gains_on_ade20k"])[0]
-    assert outcome.verdict == "not measured"
-    assert "camvid" in outcome.remarks[0]
-
-
-def test_a_lost_confusion_file_is_a_remark(claims, tables, quick, benchmark_module):
-    for row in ("base_r50", "asymmetric_r50"):
-        finish_row(quick, benchmark_module, "contrast_form", row, 0.5)
-    run = quick.runs[quick.tables["contrast_form"].rows["base_r50"].runs[0]]
-    (run.directory / "single_scale.confusion.npz").unlink()
-    outcome = judge_of(quick, tables).outcomes(claims["any_contrast_helps"])[0]
-    assert outcome.verdict == "not measured"
-    assert "no readable confusion counts" in outcome.remarks[-1]
-
-
-def test_seeds_are_paired(claims, tables, tmp_path, in_repository, benchmark_module):
-    track = load_track("quick", results=tmp_path, seeds=[0, 1, 2])
-    for seed in (0, 1):
-        finish_row(track, benchmark_module, "contrast_form", "base_r50", 0.5, seed)
-    for seed in (1, 2):
-        finish_row(track, benchmark_module, "contrast_form", "asymmetric_r50", 0.6, seed)
-    outcome = judge_of(track, tables).outcomes(claims["any_contrast_helps"])[0]
-    assert (outcome.seeds, outcome.verdict) == (1, "held")
-
-
-def finish_weights(track, finish, row: str, values: list[float]) -> None:
-    """Give the runs of a row made-up standard deviations of their per-positive weights."""
-    for run, value in zip(track.tables["positive_weights"].rows[row].runs.values(), values, strict=True):
-        finish(track.runs[run], final_statistics={"weight_std": value})
-
-
-def test_one_number_without_an_interval_decides_nothing(claims, tables, quick, finish):
-    finish_weights(quick, finish, "softmax", [0.1])
-    finish_weights(quick, finish, "logit", [2.4])
-    outcome = judge_of(quick, tables).outcomes(claims["softmax_steadies_weights"])[0]
-    assert outcome.measured == pytest.approx(-2.3)
-    assert (outcome.interval, outcome.verdict, outcome.reason) == (None, "undecided", "one seed, no interval")
-    assert outcome.published_verdict == "held"  # a printed number is exact
-
-
-@pytest.mark.parametrize(
-    ("softmax", "logit", "verdict"),
-    [([0.1, 0.12, 0.11], [2.4, 2.5, 2.3], "held"), ([0.1, 1.5, 2.9], [2.4, 1.0, 2.3], "undecided")],
-)
-def test_an_interval_over_seeds_is_judged(claims, tables, tmp_path, in_repository, finish, softmax, logit, verdict):
-    track = load_track("quick", results=tmp_path, seeds=[0, 1, 2])
-    finish_weights(track, finish, "softmax", softmax)
-    finish_weights(track, finish, "logit", logit)
-    outcome = judge_of(track, tables).outcomes(claims["softmax_steadies_weights"])[0]
-    assert (outcome.seeds, outcome.verdict, outcome.reason) == (3, verdict, "")
-    assert outcome.interval.low < outcome.measured < outcome.interval.high
-
-
-def test_single_scores_of_a_server_and_single_times_are_undecided(claims, tables, tmp_path, in_repository, finish):
-    paper = load_track("paper", results=tmp_path)
-    for row, time in (("deeplabv3", 1.0), ("deeplabv3_pne", 1.01)):
-        finish(paper.runs[paper.tables["cityscapes"].rows[row].runs[0]], time_s=time)
-    scores = [
-        ExternalScore(
-            track="paper",
-            table="cityscapes",
-            row=row,
-            url="https://example.org/1",
-            date="2026-01-01",
-            miou=miou,
-        )
-        for row, miou in (("deeplabv3", 78.0), ("deeplabv3_pne", 80.0))
-    ]
-    found = judge_of(paper, tables, scores)
-    for claim, measured in (("negligible_cost", 1.01), ("gains_on_cityscapes_test", 2.0)):
-        outcome = found.outcomes(claims[claim])[0]
-        assert outcome.measured == pytest.approx(measured)
-        assert (outcome.verdict, outcome.reason) == ("undecided", "one seed, no interval")
-
-
-def test_the_command_names_the_reason(quick, finish, tmp_path):
-    finish_weights(quick, finish, "softmax", [0.1])
-    finish_weights(quick, finish, "logit", [2.4])
-    assert main(["--track", "quick", "--results", str(tmp_path)]) == 0
-    folder = tmp_path / "quick" / "claims"
-    check = json.loads((folder / "claims.json").read_text())["claims"]["softmax_steadies_weights"]["checks"][0]
-    assert (check["verdict"], check["reason"], check["low"]) == ("undecided", "one seed, no interval", None)
-    row = next(
-        row for row in csv.DictReader((folder / "claims.csv").open()) if row["claim"] == "softmax_steadies_weights"
-    )
-    assert (row["verdict"], row["reason"], row["low"]) == ("undecided", "one seed, no interval", "")
-    text = (folder / "claims.md").read_text()
-    assert "−2.3, n = 1 | undecided (one seed, no interval) |" in text
-    assert "**undecided**: the interval contains the bound, or there is none (one seed, no interval)" in text
-
-
-def test_the_command_writes_the_same_verdicts_thrice(quick, benchmark_module, tmp_path, capsys):
-    finish_row(quick, benchmark_module, "contrast_form", "base_r50", 0.5)
-    finish_row(quick, benchmark_module, "contrast_form", "asymmetric_r50", 0.6)
-    assert main(["--track", "quick", "--results", str(tmp_path)]) == 0
-    folder = tmp_path / "quick" / "claims"
-    names = ("claims.md", "claims.csv", "claims.json")
-    assert capsys.readouterr().out.split() == [str(folder / name) for name in names]
-    content = json.loads((folder / "claims.json").read_text())
-    with (folder / "claims.csv").open(newline="") as stream:
-        rows = list(csv.DictReader(stream))
-    assert len(rows) == sum(len(claim["checks"]) for claim in content["claims"].values())
-    first = content["claims"]["any_contrast_helps"]["checks"][0]
-    row = next(row for row in rows if (row["claim"], row["check"]) == ("any_contrast_helps", "0"))
-    assert (row["verdict"], first["verdict"]) == ("held", "held")
-    assert float(row["measured"]) == first["measured"]
-    text = (folder / "claims.md").read_text()
-    assert "`table1`" in text
-    for claim in content["claims"].values():
-        assert claim["statement"] in text
+def test_wrong_checks_are_told_with_file_claim_and_what_is_allowed(tmp_path, tables, check, message):
+    path = tmp_path / "claims.yaml"
+    claim = {"statement": "It helps.", "paper": ["table1"], "checks": [f"{PNE} > {BASE}", check]}
+    path.write_text(yaml.safe_dump({"claims": {"x": claim}}))
+    with pytest.raises(UserError, match=message) as error:
+        load_claims(path, tables)
+    assert str(error.value).startswith(f"{path}: claims.x.checks.1: ")
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            {"row": "pne_r5"},
-            r"claims\.x\.checks\.0\.row: no row 'pne_r5' in table contrast_form; did you mean pne_r50\?",
-        ),
-        ({"table": "contrast"}, r"checks\.0\.table: no table 'contrast'; did you mean"),
-        ({"column": "val"}, r"checks\.0\.column: no column 'val' in table contrast_form"),
-        ({"minimum": None}, r"a check needs a minimum, a maximum or both"),
-        ({"kind": "sum"}, r"claims\.x\.checks\.0: .*sum"),
-        ({"colour": "red"}, r"colour: unknown key"),
+        ({"colour": "red"}, "colour: unknown key"),
+        ({"checks": []}, "has checks, or says under not_tested why it has none"),
+        ({"not_tested": "Too dear."}, "has checks, or says under not_tested why it has none"),
     ],
 )
 def test_wrong_claims_are_one_clear_error(tmp_path, tables, change, message):
-    check = {"kind": "difference", "table": "contrast_form", "row": "pne_r50", "minus": "base_r50", "minimum": 0}
-    claim = {"statement": "It helps.", "paper": ["table1"], "checks": [check | change]}
     path = tmp_path / "claims.yaml"
+    claim = {"statement": "It helps.", "paper": ["table1"], "checks": [f"{PNE} > {BASE}"], **change}
     path.write_text(yaml.safe_dump({"claims": {"x": claim}}))
     with pytest.raises(UserError, match=message) as error:
         load_claims(path, tables)
     assert str(error.value).startswith(f"{path}: claims.x")
+
+
+@pytest.mark.parametrize(
+    ("check", "bounds", "value"),
+    [
+        (f"{PNE} > {BASE}", (0, None), 3),
+        (f"{BASE} < {PNE}", (None, 0), -3),
+        (f"2.8 <= {PNE} - {BASE}", (2.8, None), 3),
+        (f"-1 <= {PNE} - {BASE} <= 1.5", (-1, 1.5), 3),
+        (f"1.5 >= {PNE} - {BASE} >= -1", (-1, 1.5), 3),
+        (f"2 * {PNE} / {BASE} <= 1.05", (None, 1.05), 5),
+        (f"{PNE} - {BASE} > {ASYMMETRIC} + 1", (0, None), -5),
+        (f"lead({PNE}, {BASE}, {ASYMMETRIC}) > 0", (0, None), -2),
+        (f"lead({ASYMMETRIC}, {PNE}, {ASYMMETRIC}) > 0", (0, None), 2),  # nothing is compared with itself
+        (f"spread({PNE}, {BASE}, {ASYMMETRIC}) <= 2", (None, 2), 5),
+        (f"{PNE} > max({LITERATURE})", (0, None), 5 - 40.1),
+        (f"{PNE} > min({LITERATURE})", (0, None), 5 - 39.6),
+    ],
+)
+def test_what_a_check_computes(tables, check, bounds, value):
+    found = parse(check, tables)
+    given = {PNE: 5, BASE: 2, ASYMMETRIC: 7}
+    printed = {place: tables[place.table].rows[place.row].published[place.column].value for place in found.places}
+    values = {place: np.array([given.get(str(place), number)] * 3, float) for place, number in printed.items()}
+    assert found.bounds == bounds
+    assert found.estimate(values).value == pytest.approx(value)
+
+
+# The paper's own numbers and words.
+
+
+def test_the_paper_against_itself(claims, tables, quick):
+    """Verdicts on printed numbers: they need no run, and these are the findings about the paper."""
+    judge = Judge(quick, tables, collect_values(quick, collect_runs(quick.runs.values())))
+    found = {key: judge.outcomes(claim) for key, claim in claims.items()}
+    verdicts = {key: combine([one.published_verdict for one in of_claim]) for key, of_claim in found.items()}
+    apart = {
+        "not held": {
+            "deeplabv3_is_excellent_on_coco_stuff",
+            "at_least_2_8_over_asymmetric",
+            "form_alone_gains_2_8",
+            "construction_suits_pne_more",
+            "insensitive_to_temperature",
+            "alpha_falls_off_on_both_sides",
+            "negligible_cost",
+            "baseline_as_strong_as_the_zoo",
+        },
+        "not reported": {
+            "classes_draw_together",
+            "classes_move_apart",
+            "vegetation_leaves_building",
+            "pole_draws_together",
+        },
+        "not tested": {"negatives_dominate_the_gradient", "small_objects_gain_least", "no_inference_cost"},
+    }
+    for verdict, keys in apart.items():
+        assert {key for key, one in verdicts.items() if one == verdict} == keys
+    assert {one for key, one in verdicts.items() if key not in set.union(*apart.values())} == {"held"}
+    printed = {key: [one.published for one in of_claim] for key, of_claim in found.items()}
+    assert printed["at_least_2_8_over_asymmetric"] == [2.8, 1.7]
+    assert printed["form_alone_gains"] == [1.3, 1.3]
+    assert printed["single_scale_equals_multi_scale"] == [0, 0]
+    assert printed["insensitive_to_temperature"] == [76.1]
+    assert printed["deeplabv3_is_excellent_on_coco_stuff"] == [-0.1]
+    assert printed["best_alpha"] == [0.6]
+    assert [round(value, 2) for value in printed["negligible_cost"]] == [1.27, 1.12, 1.18]
+
+
+def test_every_cited_label_and_quoted_line_is_in_the_paper(claims, shared):
+    source = (shared / "paper" / "paper.tex").read_text(encoding="utf-8")
+    words = " ".join(source.split())
+    for key, claim in claims.items():
+        for label in claim.paper:
+            assert rf"\label{{{label}}}" in source or rf"section{{{label}}}" in source, label
+        assert claim.quote is not None or "Not claimed by the paper" in claim.note, key
+        assert " ".join((claim.quote or "").split()) in words, key
+
+
+# Measured verdicts.
+
+
+def test_seeds_decide(three, tables, score):
+    score(
+        three, "contrast_form", {"base_r50": (30, 31, 35), "pne_r50": (32, 33.1, 36.9), "asymmetric_r50": (29, 33, 34)}
+    )
+    score(three, "contrast_form", {"base_r101": (40, 41, None), "pne_r101": (50, 51, 52)})
+    pne, fails, asymmetric, few, missing, size = judged(
+        three,
+        tables,
+        f"{PNE} > {BASE}",
+        f"{PNE} < {BASE}",
+        f"{ASYMMETRIC} > {BASE}",
+        "miou(contrast_form.pne_r101) > miou(contrast_form.base_r101)",
+        "miou(contrast_form.asymmetric_r101) > miou(contrast_form.base_r101)",
+        f"{PNE} - {BASE} >= 1.5",
+    )
+    assert [one.verdict for one in (pne, fails, asymmetric)] == ["held", "not held", "undetermined"]
+    assert pne.measured == pytest.approx((2, 2 - 4.302653 * 0.1 / 3**0.5, 2 + 4.302653 * 0.1 / 3**0.5))
+    assert (few.verdict, few.seeds, few.measured.estimate) == ("not enough seeds", 2, 10)
+    assert np.isnan(few.measured.low)
+    assert (missing.verdict, missing.measured, missing.seeds) == ("not measured", None, 0)
+    assert "Not run yet." in missing.remarks
+    assert size.verdict == "not comparable"  # what a stand-in gains says nothing about the paper's size
+    # A refutation pays for the number of checks; a check that holds does not, since all of them must.
+    (alone,) = judged(three, tables, f"{PNE} < {BASE}")
+    assert fails.p_fails == pytest.approx(6 * alone.p_fails)
+    assert pne.p_holds == pytest.approx(alone.p_fails)
+
+
+def test_only_seeds_that_all_cells_have_are_compared(three, tables, score):
+    score(three, "contrast_form", {"base_r50": (30, 31, None), "asymmetric_r50": (None, 33, 50)})
+    (found,) = judged(three, tables, f"{ASYMMETRIC} > {BASE}")
+    assert (found.seeds, found.measured.estimate, found.verdict) == (1, 2, "not enough seeds")
+
+
+def test_lead_and_spread_of_measured_rows(three, claims, tables, score):
+    rows = three.tables["hyperparameters"].rows
+    values = {
+        key: (30, 31, 35.1 if key.endswith("_10") else 35)
+        for key in rows
+        if rows[key].declaration.group == "temperature"
+    }
+    score(three, "hyperparameters", values | {"temperature_1": (33, 34, 38)})
+    (best,) = outcomes(three, tables, claims["best_temperature"])
+    assert best.measured.estimate == pytest.approx(3 - 0.1 / 3)
+    assert (best.verdict, best.seeds) == ("held", 3)
+    apart, *_ = judged(three, tables, "spread(miou(hyperparameters.temperature)) > 0")
+    assert (apart.measured.estimate, apart.verdict) == (pytest.approx(3), "held")
+
+
+def test_the_estimate_is_the_difference_of_the_tables(three, tables, score):
+    score(three, "contrast_form", {"base_r50": (30, 31, None), "asymmetric_r50": (30.5, 33, 50)})
+    values = collect_values(three, collect_runs(three.runs.values()))
+    records = {record.key: record for record in print_measured(three.tables["contrast_form"], three, values).records}
+    deltas = [cell.delta for side, cell in records["asymmetric_r50"].cells.items() if side.side == "measured"]
+    (found,) = judged(three, tables, f"{ASYMMETRIC} > {BASE}")
+    assert deltas == [found.measured.estimate]
+
+
+def test_sizes_and_quoted_rows_are_compared_on_the_papers_data_alone(tables, score, tmp_path, in_repository):
+    checks = (
+        "miou(coco_stuff.ocrnet_pne) - miou(coco_stuff.ocrnet) >= 2",
+        f"miou(coco_stuff.ocrnet_pne) > max({LITERATURE})",
+    )
+    for track, verdicts in (("quick", ["not comparable"] * 2), ("paper", ["held", "not held"])):
+        loaded = load_track(track, results=tmp_path, seeds=[0, 1, 2])
+        score(loaded, "coco_stuff", {"ocrnet": (30, 31, 30.4), "ocrnet_pne": (33, 34, 33.5)})
+        found = judged(loaded, tables, *checks)
+        assert [one.verdict for one in found] == verdicts
+        assert found[1].measured.estimate == pytest.approx(33.5 - 40.1)
+
+
+def test_what_other_images_would_give_stands_beside_the_verdict(three, tables, finish):
+    rows = [three.tables["contrast_form"].rows[row].runs for row in ("pne_r50", "base_r50")]
+    for run in [run for runs in rows for run in runs.values()]:
+        finish(three.runs[run])
+    paths = [[three.runs[run].directory / "single_scale.confusion.npz" for run in runs.values()] for runs in rows]
+    weights = leave_out(np.arange(6))
+    ours, base = (np.mean([miou(read_counts(path), weights) for path in side], 0) for side in paths)
+    (found,) = judged(three, tables, f"{PNE} > {BASE}")
+    assert found.images == pytest.approx(image_interval(ours - base))
+    assert found.images.estimate == pytest.approx(found.measured.estimate)
+    assert FEW_BLOCKS in found.remarks  # six images
+    (best,) = judged(three, tables, f"lead({PNE}, {BASE}) > 0")
+    assert best.images == pytest.approx(found.images)
+    paths[0][1].unlink()
+    (lost,) = judged(three, tables, f"{PNE} > {BASE}")
+    assert (lost.images, lost.verdict) == (None, found.verdict)  # seeds decide without the counts
+    assert "no readable confusion counts" in lost.remarks[-1]
+
+
+def test_a_track_without_a_table_says_so(claims, tables, tmp_path, in_repository):
+    camvid = load_track("camvid", results=tmp_path)
+    (outcome,) = outcomes(camvid, tables, claims["gains_on_ade20k"])
+    assert outcome.verdict == "not measured"
+    assert "camvid" in outcome.remarks[0]
+
+
+@pytest.mark.parametrize(
+    ("softmax", "logit", "verdict"),
+    [
+        ([0.1, 0.12, 0.11], [2.4, 2.5, 2.3], "held"),
+        ([0.1, 1.5, 2.9], [2.4, 1.0, 2.3], "undetermined"),
+        ([0.1], [2.4], "not enough seeds"),
+    ],
+)
+def test_what_trainings_and_servers_say_is_judged_over_seeds_too(
+    claims, tables, tmp_path, in_repository, finish, softmax, logit, verdict
+):
+    track = load_track("paper", results=tmp_path, seeds=range(len(logit)))
+    for row, values in (("softmax", softmax), ("logit", logit)):
+        for run, value in zip(track.tables["positive_weights"].rows[row].runs.values(), values, strict=True):
+            finish(track.runs[run], final_statistics={"weight_std": value})
+    (found,) = outcomes(track, tables, claims["softmax_steadies_weights"])
+    assert (found.verdict, found.published_verdict) == (verdict, "held")  # a printed number is exact
+    assert found.measured.estimate == pytest.approx(np.mean(softmax) - np.mean(logit))
+    common = {"track": "paper", "table": "cityscapes", "url": "https://example.org/1", "date": "2026-01-01"}
+    scores = [
+        ExternalScore(row=row, miou=miou, **common) for row, miou in (("deeplabv3", 78.0), ("deeplabv3_pne", 80.0))
+    ]
+    first, *_ = outcomes(track, tables, claims["gains_on_cityscapes_test"], scores)
+    assert (first.measured.estimate, first.verdict) == (2, "not enough seeds")
+
+
+def test_the_command_writes_the_same_verdicts_thrice_and_names_the_data(tmp_path, in_repository, score, capsys):
+    track = load_track("camvid_tiny", results=tmp_path, seeds=[0, 1, 2])
+    score(track, "contrast_form", {"base_r50": (30, 31, 35), "base_r101": (30, 31, 35)})
+    score(track, "contrast_form", {"asymmetric_r50": (32, 33.1, 36.9), "asymmetric_r101": (29, 33, 34)})
+    options = ["--track", "camvid_tiny", "--seeds", "0,1,2", "--results", str(tmp_path)]
+    assert main(options) == 0
+    folder = tmp_path / "camvid_tiny" / "claims"
+    names = ("claims.md", "claims.csv", "claims.json")
+    assert capsys.readouterr().out.split() == [str(folder / name) for name in names]
+    content = json.loads((folder / "claims.json").read_text())
+    rows = list(csv.DictReader((folder / "claims.csv").open(newline="")))
+    text = (folder / "claims.md").read_text()
+    assert len(rows) == sum(len(claim["checks"]) for claim in content["claims"].values())
+    claim = content["claims"]["any_contrast_helps"]
+    assert claim["verdict"] == "on CamVid (24 images): undetermined"
+    assert [check["verdict"] for check in claim["checks"]] == [
+        "on CamVid (24 images): held",
+        "on CamVid (24 images): undetermined",
+    ]
+    row = next(row for row in rows if (row["claim"], row["check"]) == ("any_contrast_helps", "0"))
+    assert (row["verdict"], row["expression"]) == ("on CamVid (24 images): held", f"{ASYMMETRIC} > {BASE}")
+    assert float(row["measured"]) == claim["checks"][0]["measured"]
+    assert f"| `{ASYMMETRIC} > {BASE}` | 1.1 (held) | 2 [1.75, 2.25], n = 3 | on CamVid (24 images): held |" in text
+    assert "no verdict says that a claim about the paper's data holds or fails" in text
+    for claim in content["claims"].values():
+        assert claim["statement"] in text
+        assert claim["published_verdict"] in (
+            "held",
+            "not held",
+            "not reported",
+            "not tested",
+        )  # of the paper's own data
+    untested = content["claims"]["no_inference_cost"]
+    assert (untested["verdict"], untested["checks"]) == ("not tested", [])
+    assert untested["note"] in text

@@ -18,14 +18,14 @@ from analysis.figures.panels import (
     name_negatives,
 )
 from analysis.figures.style import MARKERS, paint, paper_style, visible
-from analysis.figures.tsne import Map, map_one, map_two
+from analysis.figures.tsne import Map, make_map
 from pne.errors import UserError
 
 
 @pytest.fixture(scope="module")
 def plane() -> Map:
     """Both samples of one run on one plane."""
-    return map_one(made_up_features(), 10, "sklearn", {})
+    return make_map([made_up_features()], 10, "sklearn", {})
 
 
 def test_a_change_map_says_what_became_of_each_pixel():
@@ -125,7 +125,7 @@ def test_classes_have_the_palettes_colours_and_shapes_of_their_own(plane):
 
 
 def test_the_loss_figure_draws_both_runs_with_one_legend():
-    data = map_two(made_up_features("a", 0), made_up_features("b", 1), 10, "sklearn", {})
+    data = make_map([made_up_features("a", 0), made_up_features("b", 1)], 10, "sklearn", {})
     with paper_style():
         figure = draw_losses(data, ["CE", "CE and PNE"])
     assert [ax.get_title() for ax in figure.axes] == ["(a) CE", "(b) CE and PNE"]

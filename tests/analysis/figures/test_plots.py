@@ -6,10 +6,11 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import ttest_1samp
 
 from analysis.figures.plots import (
+    about_sweep,
     axis_limits,
-    describe_sweep,
     draw_changes,
     draw_curves,
     draw_sweeps,
@@ -23,7 +24,7 @@ from analysis.figures.plots import (
     tick_labels,
 )
 from analysis.figures.style import GAIN, LOSS, paper_style
-from analysis.statistics import ImageCounts, widening
+from analysis.uncertainty import ImageCounts
 from pne.errors import UserError
 from pne.spec.schema import Published
 
@@ -144,17 +145,14 @@ def test_values_off_the_scale_of_two_lines_stand_apart():
     assert not is_cut(points[points["value"] > 10], True)
 
 
-def test_a_caption_promises_bars_and_arrows_only_where_they_are():
+def test_a_caption_explains_bars_and_arrows_only_where_they_are():
     points = sweep_values(sweep().rows.values(), MIOU)
-    assert "with bars" in describe_sweep(points, False)[0]
-    assert "Arrows" in describe_sweep(points, False)[-1]
+    assert about_sweep(points, False) == {"bars": True, "cut": True}
     one_seed = sweep_values(sweep().rows.values(), {run: MIOU[run] for run in ("r0", "r2", "r4")})
     assert one_seed["seeds"].max() == 1
-    plain = one_seed[one_seed["value"] > 10]
+    published = one_seed[(one_seed["value"] > 10) & (one_seed["side"] == "published")]
     for comparable in (False, True):
-        text = " ".join(describe_sweep(plain[plain["side"] == "published"], comparable))
-        assert "bars" not in text
-        assert "Arrows" not in text
+        assert about_sweep(published, comparable) == {"bars": False, "cut": False}
 
 
 def test_close_ticks_go_to_a_second_line():
@@ -219,39 +217,41 @@ def counts(hits: list[list[int]], labelled: list[list[int]]) -> ImageCounts:
     return ImageCounts(np.array(hits), np.array(labelled), np.array(labelled), names)
 
 
-def test_changes_have_intervals_that_know_certain_from_uncertain():
+def test_one_seed_shows_what_other_images_would_give_and_is_sure_of_nothing():
     images = 30
     labelled = [[100, 100, 0]] * images
-    random = np.random.default_rng(0)
+    noise = np.random.default_rng(0).integers(-20, 21, images)
     base = counts([[50, 50, 0]] * images, labelled)
-    noise = random.integers(-20, 21, images)
     ours = counts([[60, 50 + n, 0] for n in noise], labelled)
-    changes = iou_changes([base], [ours], ["sure", "unsure", "absent"], np.random.default_rng(1), resamples=400)
+    changes = iou_changes([base], [ours], ["sure", "unsure", "absent"], "ade20k")
     assert changes["class"].tolist() == ["sure", "unsure"]
     sure, unsure = changes.iloc[0], changes.iloc[1]
     assert sure["change"] == pytest.approx(100 * (60 / 140 - 50 / 150))
     assert sure["low"] == pytest.approx(sure["change"])
     assert unsure["low"] < 0 < unsure["high"]
     assert sure["ours"] - sure["baseline"] == pytest.approx(sure["change"])
+    assert not changes["certain"].any()
 
 
-def test_several_seeds_widen_the_interval_and_average_the_change():
-    labelled = [[100]] * 8
-    base = [counts([[50]] * 8, labelled)] * 2
-    ours = [counts([[50]] * 8, labelled), counts([[60]] * 8, labelled)]
-    changes = iou_changes(base, ours, ["a"], np.random.default_rng(1), resamples=200)
-    second = 100 * (60 / 140 - 50 / 150)
-    assert changes["change"][0] == pytest.approx(second / 2)
-    half = widening(2) * second / 2  # both resamples of two seeds that differ from their mean
-    assert changes["low"][0] == pytest.approx(second / 2 - half)
-    assert changes["high"][0] == pytest.approx(second / 2 + half)
+def test_three_seeds_decide_after_holm_over_the_classes():
+    labelled = [[100, 100, 100]] * 8
+    base = [counts([[50, 50, 50]] * 8, labelled)] * 3
+    hits = [(60, 60, 50), (61, 62, 40), (62, 67, 60)]
+    changes = iou_changes(base, [counts([one] * 8, labelled) for one in hits], ["a", "b", "c"], "ade20k")
+    paired = np.array([[100 * (hit / (200 - hit) - 50 / 150) for hit in one] for one in hits])
+    expected = ttest_1samp(paired, 0)
+    ends = expected.confidence_interval(0.95)
+    np.testing.assert_allclose(changes[["change", "low", "high"]].T, [paired.mean(0), ends.low, ends.high])
+    assert (expected.pvalue <= 0.05).tolist() == [True, True, False]
+    assert changes["certain"].tolist() == [True, bool(2 * expected.pvalue[1] <= 0.05), False]
+    assert 2 * expected.pvalue[1] > 0.05  # without Holm it would be called certain
 
 
 def test_different_images_are_refused():
     one = counts([[5]], [[10]])
     other = ImageCounts(one.hits, one.labelled, one.predicted, ("other",))
     with pytest.raises(UserError, match="different images"):
-        iou_changes([one], [other], ["a"], np.random.default_rng(0))
+        iou_changes([one], [other], ["a"], "ade20k")
 
 
 def test_the_largest_changes_are_drawn_in_order_with_their_colours():
@@ -261,6 +261,7 @@ def test_the_largest_changes_are_drawn_in_order_with_their_colours():
             "change": [0.1, -4.0, 3.0],
             "low": [-1.0, -5.0, 2.0],
             "high": [1.0, -3.0, 4.0],
+            "certain": [False, True, True],
         }
     )
     chosen = largest_changes(changes, most=2)

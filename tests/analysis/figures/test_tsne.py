@@ -7,7 +7,7 @@ import pytest
 from samples import made_up_features
 
 from analysis.figures import tsne
-from analysis.figures.tsne import Map, embed, initial_positions, map_one, map_two, shared_pixels, thin, unit_rows
+from analysis.figures.tsne import Map, embed, initial_positions, make_map, shared_pixels, thin, unit_rows
 from pne.errors import UserError
 
 
@@ -69,7 +69,7 @@ def test_two_runs_show_the_same_pixels_whatever_their_order():
 
 
 def test_a_map_survives_its_file(tmp_path):
-    data = map_one(made_up_features(), 10, "sklearn", {"figure": "x"})
+    data = make_map([made_up_features()], 10, "sklearn", {"figure": "x"})
     data.write(tmp_path / "map.npz")
     again = Map.read(tmp_path / "map.npz")
     assert np.array_equal(again.xy, data.xy)
@@ -84,11 +84,14 @@ def test_both_runs_begin_at_the_same_places_and_show_the_same_pixels(monkeypatch
     calls = []
     original = tsne.embed
     monkeypatch.setattr(tsne, "embed", lambda x, start, *rest: calls.append((x, start)) or original(x, start, *rest))
-    data = map_two(one, two, 100, "sklearn", {})
+    data = make_map([one, two], 100, "sklearn", {})
     (first, first_start), (second, second_start) = calls
     assert np.array_equal(first_start, second_start)
     assert np.array_equal(first_start, initial_positions(unit_rows(first)))
     assert not np.allclose(first_start, initial_positions(unit_rows(second)))
+    make_map([one, two], 100, "sklearn", {}, own_starts=True)
+    for x, start in calls[2:]:
+        assert np.array_equal(start, initial_positions(unit_rows(x)))
 
     def pixels(features, penultimate) -> list[tuple[int, ...]]:
         """Image and position of the pixels that the given rows belong to."""

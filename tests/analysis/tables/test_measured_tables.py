@@ -7,20 +7,24 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy.stats import ttest_1samp
 
+from analysis.report import table_page
 from analysis.results import collect_runs, read_for_comparison
 from analysis.tables.__main__ import main
 from analysis.tables.cells import NO_BASELINE, OTHER_DATA, UNFAIR_BEST, CellKind, Side
-from analysis.tables.layout import PrintedTable, print_measured
+from analysis.tables.layout import STARS, PrintedTable, print_measured, render
 from analysis.tables.values import BFLOAT16, MIXED, PARTIAL, STALE, ExternalScore, collect_values
+from analysis.uncertainty import holm
 from pne.engine.provenance import code_sha256
 from pne.results import EvaluationResult, read_result, write_result
 from pne.spec import load_track
 
 
 def printed(track, name: str, scores=()) -> PrintedTable:
-    frame = collect_runs(track.runs.values(), code_sha256())
+    frame = collect_runs(track.runs.values(), code_sha256)
     return print_measured(track.tables[name], track, collect_values(track, frame, scores))
 
 
@@ -130,6 +134,45 @@ def test_seeds_give_mean_deviation_and_paired_delta(tmp_path, in_repository, fin
     assert not any("n = 1" in remark for remark in table.remarks)
 
 
+def test_stars_follow_holm_over_all_differences_of_the_table(three_seeds, finish):
+    """Four differences over three seeds, paired; their smallest p value is multiplied by four."""
+    base = np.array([30.0, 32, 40])
+    shifts = {"base": (0, 0, 0), "asymmetric": (1, 2, 1.6), "pne": (2, 2.1, 2.05)}
+    for depth in ("r50", "r101"):
+        for row, shift in shifts.items():
+            for seed, miou in enumerate(base + shift):
+                finish(run_of(three_seeds, "contrast_form", f"{row}_{depth}", seed), miou=miou)
+    table = printed(three_seeds, "contrast_form")
+    rows = [f"{row}_{depth}" for row in ("pne", "asymmetric") for depth in ("r50", "r101")]
+    raw = [ttest_1samp(shifts[row.partition("_")[0]], 0).pvalue for row in rows]
+    assert max(raw) < 0.05 < 2 * max(raw)  # alone each would be starred
+    found = [cell(table, row) for row in rows]
+    assert [one.star for one in found] == [True, True, False, False]
+    assert [one.delta_p for one in found] == pytest.approx(holm(raw))
+    assert not cell(table, "base_r50").star
+    assert STARS in table.remarks
+    assert {"miou_measured_delta_p"} < set(table.numbers.columns)
+    markdown, latex = (render(table, suffix, quoted_italic=True) for suffix in ("md", "tex"))
+    page = table_page("t", table, three_seeds)
+    for text, deltas in (
+        (markdown, ("(+2.0)***", "(+1.5) ")),
+        (latex, ("(+2.0)}*", "(+1.5) ")),
+        (page, ("(+2.0)*<", "(+1.5)<")),
+    ):
+        for delta in deltas:
+            assert text.count(delta) == 2, delta
+
+
+def test_fewer_than_three_common_seeds_are_not_tested(three_seeds, finish):
+    for row, values in (("base_r50", (30, 31)), ("pne_r50", (40, 41, 42))):
+        for seed, miou in enumerate(values):
+            finish(run_of(three_seeds, "contrast_form", row, seed), miou=miou)
+    table = printed(three_seeds, "contrast_form")
+    found = cell(table, "pne_r50")
+    assert (found.delta, found.delta_p, found.star) == (10, None, False)
+    assert STARS not in table.remarks
+
+
 def test_a_failed_run_prints_its_error(quick):
     run = run_of(quick, "contrast_form", "pne_r50")
     run.work_directory.mkdir(parents=True)
@@ -183,7 +226,7 @@ def test_a_training_that_was_resumed_by_other_code_is_stale_and_says_so(quick, f
     run = run_of(quick, "contrast_form", "base_r50")
     finish(run, earlier_code_sha256=["0" * 64])
     assert cell(printed(quick, "contrast_form"), "base_r50").notes == (MIXED,)
-    assert collect_runs([run], code_sha256())["stale"].all()
+    assert collect_runs([run], code_sha256)["stale"].all()
 
 
 def test_an_evaluation_of_other_weights_is_marked(quick, finish):

@@ -15,9 +15,9 @@ from PIL import Image
 from tiny_runs import draw_images, scored, work_of, write_run
 
 from pne import evaluate, train
-from pne.counts import read_confusion, scores
+from pne.counts import BINS, read_confusion, scores
 from pne.engine import checkpoint, evaluation
-from pne.engine.evaluation import count_pixels
+from pne.engine.evaluation import count_boundary, count_confidence, count_pixels, near_boundary
 from pne.errors import UserError
 
 CLASSES = 5
@@ -196,3 +196,68 @@ def test_metrics_agree_with_mmseg_after_its_rounding(seed: int, used: int, image
 
 def _sample(predicted: torch.Tensor, labels: torch.Tensor) -> dict:
     return {"pred_sem_seg": {"data": predicted[None]}, "gt_sem_seg": {"data": labels[None]}}
+
+
+def reference_boundary(classes: np.ndarray, counted: np.ndarray, distance: int = 3) -> np.ndarray:
+    """Pixels with another class within the square around them, one by one."""
+    found = np.zeros(classes.shape, bool)
+    for y, x in zip(*np.nonzero(counted), strict=True):
+        window = np.s_[max(0, y - distance) : y + distance + 1, max(0, x - distance) : x + distance + 1]
+        found[y, x] = (counted[window] & (classes[window] != classes[y, x])).any()
+    return found
+
+
+def test_the_boundary_counts_are_those_of_the_definition() -> None:
+    generator = torch.Generator().manual_seed(0)
+    coarse = torch.randint(0, CLASSES, (3, 4), generator=generator)
+    labels = coarse.repeat_interleave(12, 0).repeat_interleave(11, 1)
+    predicted = labels.roll((2, 1), (0, 1))
+    labels[5:9, 20:30] = 255
+    labels[:, :2] = 255
+    counted = (labels != 255).numpy()
+    true, guess = (reference_boundary(one.numpy(), counted) for one in (labels, predicted))
+    assert np.array_equal(near_boundary(labels, labels != 255).numpy(), true)
+    expected = np.zeros((CLASSES, 3), int)
+    for c in range(CLASSES):
+        t, g = true & (labels.numpy() == c), guess & (predicted.numpy() == c)
+        expected[c] = (t & g).sum(), t.sum(), g.sum()
+    assert expected[:, 0].any()
+    assert count_boundary(predicted, labels, CLASSES).tolist() == expected.tolist()
+
+
+def test_the_confidence_counts_are_those_of_the_definition() -> None:
+    generator = torch.Generator().manual_seed(0)
+    confidence = torch.cat([torch.rand(500, generator=generator), torch.tensor([1.0, 1 / BINS, 1e-9])])
+    correct = torch.rand(503, generator=generator) < confidence
+    expected = np.zeros((BINS, 3))
+    for value, right in zip(confidence.tolist(), correct.tolist(), strict=True):
+        lower = next(b for b in range(BINS) if value <= np.float32(b + 1) / np.float32(BINS) or b == BINS - 1)
+        expected[lower] += (1, right, value)
+    np.testing.assert_allclose(count_confidence(confidence, correct).numpy(), expected, rtol=1e-12)
+
+
+def test_one_pass_counts_all_scores_of_both_evaluations(spec: Path) -> None:
+    assert command("multi_scale_flip", spec) == 0
+    for name in ("single_scale", "multi_scale_flip"):
+        found = read_confusion(spec.parent / f"{name}.confusion.npz")
+        assert found.boundary.shape == (5, 11, 3)
+        assert found.calibration.shape == (5, BINS, 3)
+        total = found.total()
+        assert found.calibration[..., 0].sum() == total.sum()
+        assert found.calibration[..., 1].sum() == total.trace()
+        assert (found.boundary[..., 0] <= found.boundary[..., 1]).all()
+        assert 1 / 11 <= found.calibration[..., 2].sum() / total.sum() <= 1
+
+
+def test_cudnn_tries_no_algorithms_while_images_of_many_sizes_pass(spec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, single = [], evaluation.predict
+
+    def look(*arguments: object, **options: object) -> object:
+        seen.append(torch.backends.cudnn.benchmark)
+        return single(*arguments, **options)
+
+    monkeypatch.setattr(evaluation, "predict", look)
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", True)
+    assert command("single_scale", "--again", spec) == 0
+    assert seen == [False]
+    assert torch.backends.cudnn.benchmark is True

@@ -6,8 +6,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,25 +16,26 @@ from tiny_runs import CONTRAST, scored, trained, write_run
 
 from pne.engine import provenance, state
 from pne.engine.processes import Processes
-from pne.engine.provenance import Code, bare_lines, code_sha256, describe, git_state
+from pne.engine.provenance import Code, code_sha256, describe, git_state
+from pne.engine.runner import prepare
+from pne.spec import Run, read_config, read_spec
+from pne.spec.identity import NUMERICS
 from pne.train import main
 
-SOURCE = '''"""What it is."""
-
-def double(x):
-    """Twice."""
-    return 2 * x  # a comment
-'''
+ALONE = Processes(0, 1, torch.device("cpu"))
 
 
-def test_provenance_names_versions_device_and_the_code_that_it_is_given() -> None:
-    code = Code("a" * 64, "commit", True)
+def test_provenance_names_what_computed(finished: Mapping[str, Path]) -> None:
+    spec = finished["pne"]
+    run, code = read_spec(spec), Code("a" * 64, "commit", True)
+    config = prepare(run, read_config(spec))
     started = "2024-01-01T00:00:00+00:00"
-    alone = Processes(0, 1, torch.device("cpu"))
-    found = describe(alone, seed=3, dataset_fingerprint="f", started=started, code=code, micro_batch=4)
+    found = describe(run, config, ALONE, dataset_fingerprint="f", started=started, code=code, micro_batch=4)
     assert found.versions["torch"] == torch.__version__
     assert set(found.versions) == {"python", "torch", "mmengine", "mmcv", "mmseg", "numpy"}
-    assert found.device.startswith("cpu: ")
+    assert found.device == f"cpu: {found.cpu}"
+    assert (found.threads, found.seed, found.micro_batch) == (1, 0, 4)
+    assert found.numerics == NUMERICS
     assert found.ended.endswith("+00:00")
     assert (found.code_sha256, found.git_commit, found.git_dirty) == ("a" * 64, "commit", True)
 
@@ -42,14 +44,20 @@ def test_provenance_names_versions_device_and_the_code_that_it_is_given() -> Non
 def tree(tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the package that stands for the code of this process and that a test may edit."""
     shutil.copytree(repository / "pne", tmp_path / "tree/pne", ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(provenance, "running_code", lambda: Code(hash_of(tmp_path / "tree"), None, None))
     for module in ("session", "evaluation", "command"):
-        monkeypatch.setattr(f"pne.engine.{module}.running_code", provenance.running_code)
+        code = lambda run: Code(hash_of(tmp_path / "tree", run.contrast), None, None)  # noqa: E731
+        monkeypatch.setattr(f"pne.engine.{module}.running_code", code)
     return tmp_path / "tree"
 
 
-def hash_of(tree: Path) -> str:
-    return code_sha256.__wrapped__(tree / "pne")  # read anew, not remembered
+PNE_OF_RUN = {"loss": "PNELoss", "options": {}}
+
+
+def hash_of(tree: Path, contrast: dict[str, Any] | None = PNE_OF_RUN) -> str:
+    """Read anew, not remembered."""
+    provenance.read_module.cache_clear()
+    provenance._hash.cache_clear()
+    return code_sha256(Run.model_construct(contrast=contrast), tree / "pne")
 
 
 def edit(tree: Path) -> None:
@@ -108,84 +116,104 @@ def test_a_resumed_training_names_the_code_it_began_with(
     assert not any(result.is_from(code) for code in codes)
 
 
-def package(folder: Path, source: str = SOURCE, name: str = "a.py") -> Path:
-    (folder / "losses").mkdir(parents=True, exist_ok=True)
-    (folder / "losses" / name).write_text(source)
-    return folder
+LOSSES = {
+    "base": None,
+    "pne": PNE_OF_RUN,
+    "temperature": {"loss": "PNELoss", "options": {"temperature": 0.1}},
+    "asymmetric": {"loss": "AsymmetricContrastLoss", "options": {}},
+    "cipc": {"loss": "PixelContrastLoss", "options": {}},
+}
+APPENDED = "\nADDED = True\n"
+PNE_ALONE, ALL = {"pne", "temperature"}, set(LOSSES)
 
 
-def test_comments_docstrings_and_layout_do_not_count(tmp_path: Path) -> None:
-    one = code_sha256(package(tmp_path / "one"))
-    other = "def double(x):\n\n  # other words\n  return 2 * x\n"
-    assert one == code_sha256(package(tmp_path / "two", other))
+def stale_after(tree: Path, file: str, old: str, new: str) -> set[str]:
+    """Names of the runs whose code another text in a file changes."""
+    before = {name: hash_of(tree, contrast) for name, contrast in LOSSES.items()}
+    path = tree / "pne" / file
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new) if old else path.read_text() + new)
+    return {name for name, contrast in LOSSES.items() if hash_of(tree, contrast) != before[name]}
 
 
-@pytest.mark.parametrize("change", [("2 * x", "3 * x"), ("double", "twice"), ("(x)", "(x, y=1)")])
-def test_code_counts(tmp_path: Path, change: tuple[str, str]) -> None:
-    assert code_sha256(package(tmp_path / "one")) != code_sha256(package(tmp_path / "two", SOURCE.replace(*change)))
+@pytest.mark.parametrize(
+    ("file", "old", "new", "expected"),
+    [
+        ("losses/pne.py", "", APPENDED, PNE_ALONE),
+        ("losses/asymmetric.py", "", APPENDED, {"asymmetric"}),
+        ("losses/pixel_contrast.py", "", APPENDED, {"cipc"}),
+        ("losses/pairs.py", "", APPENDED, {*PNE_ALONE, "asymmetric"}),
+        ("losses/base.py", "", APPENDED, ALL - {"base"}),
+        ("losses/__init__.py", "__all__ =", "from pne.losses.own import Own\n\n__all__ =", set()),
+        ("engine/state.py", "torch.manual_seed(mixed)", "torch.manual_seed(mixed + 1)", ALL),
+        ("engine/session.py", "iterations, batch {run.batch_size}", "steps, batch {run.batch_size}", set()),
+        ("engine/evaluation.py", "check how the labels were converted", "check the labels", set()),
+        ("engine/evaluation.py", "BOUNDARY = 3", "BOUNDARY = 4", ALL),
+        ("engine/trial.py", "IMAGES = ", "IMAGES = 1 + ", set()),
+        ("datasets/doctor.py", "def main(", "def changed(", set()),
+        ("datasets/fingerprint.py", "CACHE_VERSION = 1", "CACHE_VERSION = 2", set()),
+        ("datasets/layouts.yaml", "image_suffix: ", "image_suffix: x", ALL),
+        ("console.py", "warning: ", "mind: ", set()),
+        ("spec/compose.py", "def _plain_norm", "def _plain_norms", set()),
+        ("spec/compose.py", '"cudnn_benchmark": True', '"cudnn_benchmark": False', ALL),
+        ("spec/identity.py", '"tf32_products": False', '"tf32_products": True', ALL),
+        ("train.py", "help=", "help='Really: ' + ", set()),
+    ],
+)
+def test_a_change_makes_those_runs_stale_whose_numbers_it_can_change(
+    tree: Path, file: str, old: str, new: str, expected: set[str]
+) -> None:
+    assert stale_after(tree, file, old, new) == expected
 
 
-def test_names_of_files_count_and_other_folders_do_not(tmp_path: Path) -> None:
-    one = code_sha256(package(tmp_path / "one"))
-    assert one != code_sha256(package(tmp_path / "two", name="b.py"))
-    three = package(tmp_path / "three")
-    (three / "figures.py").write_text("x = 1\n")
-    assert one == code_sha256(three)
+def test_a_changed_default_counts_where_it_holds(monkeypatch: pytest.MonkeyPatch, tree: Path) -> None:
+    before = {name: hash_of(tree, contrast) for name, contrast in LOSSES.items()}
+    resolve = provenance.resolve_options
+    monkeypatch.setattr(
+        provenance,
+        "resolve_options",
+        lambda loss, options: resolve(loss, options) | ({} if "temperature" in options else {"temperature": 0.5}),
+    )
+    assert {name for name, contrast in LOSSES.items() if hash_of(tree, contrast) != before[name]} == {
+        *("pne", "asymmetric", "cipc")
+    }
+
+
+def test_a_loss_of_ones_own_counts_by_its_content(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_of_test.py").write_text("class Own: ...\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    contrast = {"loss": "own_of_test:Own", "options": {}}
+    before = hash_of(tree, contrast)
+    (tmp_path / "own_of_test.py").write_text("class Own:  # the same\n    ...\n")
+    assert hash_of(tree, contrast) == before
+    (tmp_path / "own_of_test.py").write_text("class Own:\n    x = 1\n")
+    assert hash_of(tree, contrast) != before
+
+
+def test_moving_and_rewording_code_changes_nothing(tree: Path) -> None:
+    before = hash_of(tree)
+    losses = tree / "pne/losses"
+    losses.joinpath("similarity.py").rename(losses / "cosines.py")
+    for path in losses.glob("*.py"):
+        path.write_text(path.read_text().replace("pne.losses.similarity", "pne.losses.cosines"))
+    path = losses / "pne.py"
+    path.write_text(f'"""Other words."""  # a comment\n\n\n{path.read_text().partition(chr(10))[2]}')
+    assert hash_of(tree) == before
+
+
+def test_every_exclusion_is_a_file_of_the_package() -> None:
+    assert all((provenance.PACKAGE / name).exists() for name in provenance.EXCLUDED)
 
 
 def test_hash_of_the_package_needs_no_torch(repository: Path) -> None:
-    code = "import sys; from pne.engine.provenance import code_sha256; print(code_sha256(), 'torch' in sys.modules)"
+    code = (
+        "import sys; from pne.engine.provenance import code_sha256; from pne.spec import Run; "
+        "run = Run.model_construct(contrast={'loss': 'PNELoss', 'options': {}}); "
+        "print(code_sha256(run), 'torch' in sys.modules)"
+    )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=repository, check=True)
-    digest, torch_imported = told.stdout.split()
-    assert digest == code_sha256()
-    assert torch_imported == "False"
+    assert told.stdout.split() == [code_sha256(Run.model_construct(contrast=PNE_OF_RUN)), "False"]
 
 
 def test_outside_of_git_there_is_no_commit(tmp_path: Path) -> None:
     assert git_state(tmp_path) == (None, None)
-
-
-def test_the_tokens_that_count_are_those_of_every_python() -> None:
-    """Before Python 3.12 an f-string is one token, after it many; the layout of the source is of no account."""
-    source = '''
-"""A module."""
-
-@decorated(
-    1,  # one
-    name="x",
-)
-class A:
-    "Of one line."
-    f"{side_effect()}"
-
-    async def b(self, x: int) -> str:
-        """Of more
-        lines."""
-        if x:
-            return f"{x:>{width}} {'a' 'b'} {{}}" "c" rf'{x!r}'
-        text = (
-            """no docstring"""
-        )
-'''
-    assert list(bare_lines(source)) == [
-        [],
-        ["@", "decorated", "(", "1", ",", "name", "=", '"x"', ",", ")", "<end>"],
-        ["class", "A", ":", "<end>"],
-        ["<in>"],
-        ['f"{side_effect()}"', "<end>"],
-        ["async", "def", "b", "(", "self", ",", "x", ":", "int", ")", "->", "str", ":", "<end>"],
-        ["<in>"],
-        ["if", "x", ":", "<end>"],
-        ["<in>", "return", "f\"{x:>{width}} {'a' 'b'} {{}}\"", '"c"', "rf'{x!r}'", "<end>"],
-        ["<out>", "text", "=", "(", '"""no docstring"""', ")", "<end>"],
-        ["<out>", "<out>"],
-    ]
-
-
-def test_an_f_string_over_several_lines_is_one_token() -> None:
-    text = "f'''{\na + f\"{b}\"}\n  end'''"
-    assert list(bare_lines(f"x = {text}\ny = 1\n")) == [
-        ["x", "=", text, "<end>"],
-        ["y", "=", "1", "<end>"],
-        [],
-    ]

@@ -11,19 +11,23 @@ from mmseg.registry import MODELS
 from tiny_runs import PNE, signalled_at, trained, work_of, write_run
 
 from pne.engine import checkpoint
+from pne.engine.processes import Processes
 from pne.engine.runner import (
     Bfloat16OptimWrapper,
     ResumableTrainLoop,
+    TrainingRunner,
     micro_batches,
     per_process_batch,
     plain_model,
     prepare,
     register,
+    set_precision,
     split,
 )
 from pne.errors import UserError
 from pne.spec import Run, load_track
 from pne.spec.catalogue import read_catalogue
+from pne.spec.identity import NUMERICS
 from pne.train import main
 from workflows.configuration import read_configuration, spec_options
 
@@ -176,3 +180,46 @@ def test_micro_batches_make_the_same_step(tmp_path: Path, data: Path) -> None:
         weights.append(checkpoint.load(work_of(spec) / "final.pth")["state_dict"])
     for name, value in weights[0].items():
         torch.testing.assert_close(weights[1][name], value, rtol=1e-3, atol=1e-5, msg=name)
+
+
+class Drawn(torch.nn.Module):
+    """Notes where its weights were drawn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = torch.nn.Conv2d(3, 4, 3)
+        self.drawn_on: list[str] = []
+
+    def init_weights(self) -> None:
+        self.drawn_on.append(self.convolution.weight.device.type)
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_weights_are_drawn_on_the_cpu_whatever_the_device(channels_last: bool) -> None:
+    runner = TrainingRunner.__new__(TrainingRunner)
+    runner.processes, runner._channels_last = Processes(0, 1, torch.device("meta")), channels_last
+    runner.model = runner.wrap_model(None, Drawn())
+    runner._init_model_weights()
+    assert runner.model.drawn_on == ["cpu"]
+    weight = runner.model.convolution.weight
+    assert weight.device.type == "meta"
+    assert weight.is_contiguous(memory_format=torch.channels_last) == channels_last
+
+
+def test_a_config_says_how_to_compute_and_the_rest_is_as_ever() -> None:
+    ordinary, other = prepared(config()), prepared(config(numerics={"cudnn_benchmark": False, "tf32_products": True}))
+    assert ordinary["numerics"] == NUMERICS
+    assert ordinary["env_cfg"]["cudnn_benchmark"] is True
+    assert other["numerics"] == NUMERICS | {"cudnn_benchmark": False, "tf32_products": True}
+    assert other["env_cfg"]["cudnn_benchmark"] is False
+
+
+def test_precision_is_set_as_the_config_says() -> None:
+    try:
+        set_precision({"tf32_products": True, "tf32_convolutions": False})
+        assert torch.get_float32_matmul_precision() == "high"
+        assert not torch.backends.cudnn.allow_tf32
+    finally:
+        set_precision(NUMERICS)
+    assert torch.get_float32_matmul_precision() == "highest"
+    assert torch.backends.cudnn.allow_tf32

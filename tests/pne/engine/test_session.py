@@ -82,7 +82,7 @@ def test_contrast_statistics_say_whether_the_term_was_at_work(finished: dict[str
     assert summary.iterations == 11  # without the first tenth
     assert set(summary.final_statistics) == {
         *("loss_contrast", "anchors", "sets", "positive_similarity", "negative_similarity"),
-        *("weight_mean", "weight_std"),
+        *("weight_mean", "weight_std", "gradient_norm"),
     }
     assert summary.healthy == (summary.active_fraction >= 0.9)
 

@@ -20,6 +20,8 @@ from pne.heads.branch import call_generator
 from pne.losses import pairs as loss_pairs
 from pne.losses import sample_pairs
 
+ITERATIONS = 30
+
 
 @pytest.fixture(scope="module")
 def spec(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -28,7 +30,7 @@ def spec(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # The side lengths of the labels are no multiples of the cells', so that a cell's centre is not its label pixel.
     data = draw_images(folder / "data" / "street", train=8, test=5, size=(52, 75))
     contrast = {"loss": {**PNE, "num_samples": 2}, "weight": 1.3, "projection": {"channels": 12}}
-    spec = write_run(folder, data, "pne", iterations=40, contrast=contrast)
+    spec = write_run(folder, data, "pne", iterations=ITERATIONS, contrast=contrast)
     assert train.main([str(spec)]) == 0
     return spec
 
@@ -90,7 +92,7 @@ def test_the_label_and_the_prediction_under_every_marker_are_the_classes_of_the_
         f"negatives: correct {names[predicted]}",
     ]
     _, label_axes, prediction_axes = figure.axes
-    assert np.array_equal(label_axes.images[0].get_array(), paint(label, network.palette))
+    assert np.array_equal(label_axes.images[0].get_array(), paint(label, network.metainfo["palette"]))
     for ax, which in ((label_axes, 0), (prediction_axes, 1)):
         painted = ax.images[0].get_array()
         assert ax.images[0].get_extent() == [-0.5, label.shape[1] - 0.5, label.shape[0] - 0.5, -0.5]
@@ -99,7 +101,7 @@ def test_the_label_and_the_prediction_under_every_marker_are_the_classes_of_the_
             assert len(xy) > 0
             assert np.array_equal(xy, xy.astype(int))  # centres of pixels
             colours = painted[tuple(xy[:, ::-1].astype(int).T)]
-            assert (colours == network.palette[expected[part.get_label()][which]]).all()
+            assert (colours == network.metainfo["palette"][expected[part.get_label()][which]]).all()
     assert pairs.prediction.shape != label.shape
 
 
@@ -124,7 +126,7 @@ def test_the_pairs_are_the_branchs_own_next_draw(network, drawn, monkeypatch):
     original = loss_pairs.draw_pairs
     monkeypatch.setattr(loss_pairs, "draw_pairs", lambda *a, **k: draws.append(original(*a, **k)) or draws[-1])
     pixels, branch = network.look(index), network.branch
-    assert int(branch.calls) == branch._calls == 40  # it goes on where the training ended
+    assert int(branch.calls) == branch._calls == ITERATIONS  # it goes on where the training ended
     with torch.no_grad():
         branch(pixels.features, pixels.logits, pixels.label)
     [draw] = draws
@@ -140,8 +142,17 @@ def test_the_pairs_are_the_branchs_own_next_draw(network, drawn, monkeypatch):
         return set(pixel[count[ours] > 0].tolist())
 
     assert places(pairs.anchors) == set(anchors.pixel[ours].tolist())
-    assert places(pairs.positives) == contrasted(draw.positive, draw.positive_count)
-    assert places(pairs.negatives) == contrasted(draw.negative, draw.negative_count)
+    assert places(pairs.positives) == contrasted(draw.index[:, :, 0], draw.count[:, :, 0])
+    assert places(pairs.negatives) == contrasted(draw.index[:, :, 1], draw.count[:, :, 1])
+
+
+def test_a_projection_of_the_backbone_takes_the_input_of_the_head(network):
+    maps = []
+    network.model.backbone.register_forward_hook(lambda _, inputs, output: maps.append(output))
+    assert network.look(0).tapped is not maps[0][network.head.in_index]
+    network.branch.projection.taps = "backbone"
+    tapped = network.look(0).tapped
+    assert torch.equal(tapped, maps[1][network.head.in_index])
 
 
 def test_another_call_draws_other_pixels(network, drawn):
@@ -149,7 +160,7 @@ def test_another_call_draws_other_pixels(network, drawn):
     _, index, true, predicted = drawn[0]
     pixels, branch = network.look(index), network.branch
     found = []
-    for call in (40, 41):
+    for call in (ITERATIONS, ITERATIONS + 1):
         with torch.no_grad():
             embeddings = branch.projection(pixels.features)
             generator = call_generator(branch.seed, 0, call, embeddings.device)

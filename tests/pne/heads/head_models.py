@@ -4,6 +4,7 @@ import copy
 from typing import Any
 
 import mmseg.models  # noqa: F401  registers the segmentors
+import pytest
 import torch
 from mmengine.config import ConfigDict
 from mmengine.structures import PixelData
@@ -11,7 +12,7 @@ from mmseg.registry import MODELS
 from mmseg.structures import SegDataSample
 from torch import Tensor, nn
 
-import pne.heads  # noqa: F401  registers the contrast head
+from pne.heads import ContrastHead
 
 CLASSES = 5
 PNE = {"type": "PNELoss"}
@@ -142,6 +143,15 @@ def build(name: str, contrast: dict | bool | None = None, seed: int = 0) -> nn.M
 def contrast_head(model: nn.Module) -> nn.Module:
     """Return the last decode head."""
     return model.decode_head[-1] if isinstance(model.decode_head, nn.ModuleList) else model.decode_head
+
+
+def compute_branch_late(patch: pytest.MonkeyPatch) -> None:
+    """Compute the branch after the losses of the head, as where a head does not pass through ``loss_by_feat``."""
+
+    def passed_by(self: ContrastHead, *args: Any, **kwargs: Any) -> dict[str, Tensor]:
+        return super(ContrastHead, self).loss_by_feat(*args, **kwargs)
+
+    patch.setattr(ContrastHead, "loss_by_feat", passed_by)
 
 
 def data_samples(labels: Tensor) -> list[SegDataSample]:

@@ -62,6 +62,24 @@ def test_projection_follows_the_tapped_features_before_dropout() -> None:
     assert made.contrast.projection.reduce.in_channels == features.shape[1] == 60
 
 
+@pytest.mark.parametrize(("name", "channels"), [("ASPPHead", 32), ("FCNHead-HRNet", 60), ("OCRHead", 60)])
+def test_the_projection_can_tap_the_backbone(name: str, channels: int) -> None:
+    """One map, several at one size, and those of the second head of a cascade."""
+    contrast = {"loss": {"type": "PixelContrastLoss"}, "projection": {"taps": "backbone"}}
+    model, seen = build(name, contrast), {}
+    made = contrast_head(model)
+    model.backbone.register_forward_hook(lambda _, inputs, maps: seen.update(maps=maps))
+    made.contrast.register_forward_pre_hook(lambda _, inputs: seen.update(tapped=inputs))
+    losses = model(*batch(), mode="loss")
+    features, logits, _ = seen["tapped"]
+    assert torch.equal(features, made._transform_inputs(seen["maps"]))
+    assert logits.shape[2:] == features.shape[2:]
+    assert features.shape[1] == channels == made.contrast.projection.reduce.in_channels
+    next(value for key, value in losses.items() if key.endswith(".loss_contrast")).backward()
+    assert any(p.grad is not None and p.grad.any() for p in model.backbone.parameters())
+    assert all(p.grad is None for key, p in made.named_parameters() if not key.startswith("contrast."))
+
+
 class WideHead(FCNHead):
     """Classifies twice as many channels as it is said to have."""
 
@@ -170,7 +188,7 @@ class RegisteredLoss(nn.Module):
 def test_own_loss_by_class() -> None:
     model = build("PSPHead", {"loss": {"type": RegisteredLoss}, "weight": 2})
     losses = model(*batch(), mode="loss")
-    assert {key for key in losses if "contrast" in key} == {"decode.loss_contrast"}
+    assert {key for key in losses if "contrast" in key} == {"decode.loss_contrast", "decode.contrast_gradient_norm"}
     assert losses["decode.loss_contrast"].item() > 0
 
 

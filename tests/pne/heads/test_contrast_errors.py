@@ -38,6 +38,11 @@ def build(contrast: Any = None, **changes: Any) -> torch.nn.Module:
             {"loss": PNE, "projection": {"chanels": 3}},
             "contrast.projection: no option 'chanels'; did you mean channels",
         ),
+        (
+            {"loss": PNE, "projection": {"taps": "neck"}},
+            "taps: expected 'classifier' or 'backbone', got 'neck'",
+        ),
+        ({"loss": PNE, "gradient_interval": 0}, "contrast.gradient_interval: expected an integer >= 1, got 0"),
         ({"loss": PNE, "projection": {"channels": 0}}, "contrast.projection.channels: expected an integer >= 1"),
         ({"loss": PNE, "projection": {"norm_cfg": {"type": "LN"}}}, "projection.norm_cfg: .*LN.*LN2d"),
         ({"loss": PNE, "projection": {"norm_cfg": {"type": "GN", "num_groups": 3}}}, "projection.norm_cfg: .*GN"),
@@ -134,12 +139,14 @@ class PreviewHead(HeadForTests):
         return self.cls_seg(x) + 0 * preview.mean()
 
 
-def losses(base: type[BaseDecodeHead]) -> tuple[torch.Tensor, dict[str, torch.Tensor], torch.nn.Module]:
+def losses(
+    base: type[BaseDecodeHead], contrast: dict | None = None
+) -> tuple[torch.Tensor, dict[str, torch.Tensor], torch.nn.Module]:
     made = MODELS.build(
         {
             "type": "ContrastHead",
             "base": base,
-            "contrast": {"loss": PNE, "projection": {"channels": 6}},
+            "contrast": {"loss": PNE, "projection": {"channels": 6}} if contrast is None else contrast,
             "in_channels": 4,
             "channels": 4,
             "num_classes": 5,
@@ -164,6 +171,22 @@ def test_head_that_cannot_be_tapped(base: type[BaseDecodeHead], message: str) ->
         losses(base)
 
 
+class DoubledHead(HeadForTests):
+    """Classifies at twice the size of its input."""
+
+    def classify(self, x: torch.Tensor) -> torch.Tensor:
+        return self.cls_seg(torch.nn.functional.interpolate(x, scale_factor=2))
+
+
+def test_a_backbone_that_gives_no_map_of_the_size_of_the_logits() -> None:
+    taps = {"loss": PNE, "projection": {"taps": "backbone"}}
+    with pytest.raises(UserError, match=r"DoubledHead no single map of the size of its logits \(2, 5, 16, 16\)"):
+        losses(DoubledHead, taps)
+    several = head("UPerHead", (4, 8), (0, 1), pool_scales=(1, 2))
+    with pytest.raises(UserError, match=r"projection\.taps: the decode head takes several maps"):
+        MODELS.build(ConfigDict(add_contrast(several, taps)))
+
+
 @pytest.mark.parametrize("base", [CheckpointHead, PreviewHead])
 def test_checkpointing_and_a_preview_without_gradient_are_fine(base: type[BaseDecodeHead]) -> None:
     features, result, made = losses(base)
@@ -171,14 +194,14 @@ def test_checkpointing_and_a_preview_without_gradient_are_fine(base: type[BaseDe
     assert result["loss_contrast"].item() > 0
     assert features.grad.any()
     assert made.contrast.calls.item() == 1  # the recomputation of the features is no second call
-    assert made._taps is None
+    assert made._call is None
 
 
 def test_an_error_in_the_loss_leaves_no_tap() -> None:
     made = build()
     with pytest.raises(IndexError):
         made.loss((), batch()[1], {})
-    assert made._taps is None
+    assert made._call is None
 
 
 def test_allowed_heads_are_those_that_classify_a_map() -> None:

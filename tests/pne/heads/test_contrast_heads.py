@@ -2,8 +2,10 @@
 
 import pytest
 import torch
-from head_models import NAMES, batch, build, contrast_head, training_step
+from head_models import NAMES, batch, build, compute_branch_late, contrast_head, training_step
 from torch import nn
+
+from pne.heads import ContrastBranch
 
 STATISTICS = {
     f"contrast_{name}"
@@ -102,3 +104,48 @@ def test_half_precision_gives_a_float32_loss(name: str) -> None:
     assert contrast.isfinite()
     model.parse_losses(losses)[0].backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in contrast_head(model).contrast.parameters())
+
+
+def test_measuring_the_gradient_changes_no_weight(monkeypatch: pytest.MonkeyPatch) -> None:
+    states = []
+    for measured in (True, False):
+        if not measured:
+            monkeypatch.setattr(ContrastBranch, "_measure_gradient", lambda *_: None)
+        contrast = {"loss": {"type": "PixelContrastLoss", "memory_size": 4}, "gradient_interval": 1}
+        model = build("ASPPHead", contrast)
+        train(model, steps=3, lr=0.05)
+        states.append(model.state_dict())
+    norm = "decode_head.contrast.gradient_norm"
+    assert states[0].pop(norm) > 0 == states[1].pop(norm)
+    assert all(torch.equal(value, states[1][key]) for key, value in states[0].items())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_branch_comes_before_the_losses_of_the_head_and_changes_no_bit(name: str, monkeypatch) -> None:
+
+    results, order = [], []
+    for early in (True, False):
+        model = build(name, contrast=True)
+        made = contrast_head(model)
+        base = made.base_class
+        made.contrast.register_forward_pre_hook(lambda *_: order.append("branch"))
+        loss_by_feat = base.loss_by_feat
+
+        def noted(self, *args, of=loss_by_feat, made=made, **kwargs):
+            if self is made:
+                order.append("losses")
+            return of(self, *args, **kwargs)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(base, "loss_by_feat", noted)
+            if not early:
+                compute_branch_late(patch)
+            torch.manual_seed(2)
+            losses = model(*batch(), mode="loss")
+        model.parse_losses(losses)[0].backward()
+        results.append((losses, {key: p.grad for key, p in model.named_parameters()}))
+    assert order == ["branch", "losses", "losses", "branch"]
+    (losses, gradients), (expected, expected_gradients) = results
+    assert list(losses) == list(expected)
+    assert all(torch.equal(losses[key], value) for key, value in expected.items())
+    assert all(torch.equal(gradients[key], value) for key, value in expected_gradients.items())

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from head_models import CLASSES, PNE, add_contrast, batch, head
+from head_models import CLASSES, PNE, add_contrast, batch, compute_branch_late, head
 from mmengine.structures import PixelData
 from mmseg.registry import MODELS
 
@@ -53,7 +53,7 @@ def build(name: str, contrast: dict | None) -> torch.nn.Module:
 
 
 @pytest.mark.parametrize("name", HEADS)
-def test_adds_the_loss_and_nothing_else(name: str) -> None:
+def test_adds_the_loss_and_nothing_else(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plain, made = build(name, None), build(name, {"loss": PNE, "projection": {"channels": 8}})
     _, samples = batch()
     for sample in samples:
@@ -62,6 +62,21 @@ def test_adds_the_loss_and_nothing_else(name: str) -> None:
     for one in (plain, made):
         torch.manual_seed(0)
         results.append(one.loss(feature_maps(name, training=True), samples, {}))
+    with monkeypatch.context() as patch:
+        compute_branch_late(patch)
+        torch.manual_seed(0)
+        late = build(name, {"loss": PNE, "projection": {"channels": 8}})
+        torch.manual_seed(0)
+        results.append(late.loss(feature_maps(name, training=True), samples, {}))
+    assert list(results[2]) == list(results[1])
+    gradients = []
+    for one, losses in ((made, results[1]), (late, results[2])):
+        sum(value.sum() for key, value in losses.items() if "loss" in key).backward(retain_graph=True)
+        gradients.append({key: parameter.grad for key, parameter in one.named_parameters()})
+        one.zero_grad()
+    assert all(torch.equal(value, results[1][key]) for key, value in results[2].items())
+    for key, value in gradients[1].items():
+        assert value is gradients[0][key] is None or torch.equal(value, gradients[0][key])
     contrast = {key for key in results[1] if "contrast" in key}
     assert results[1].keys() - contrast == results[0].keys()
     assert all(torch.equal(value, results[1][key]) for key, value in results[0].items())

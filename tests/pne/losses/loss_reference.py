@@ -46,22 +46,28 @@ def take(pixels: Sequence[int], number: int, cyclic: bool) -> list[int]:
 
 
 def find_sets(
-    label: Sequence[int | None], predicted: Sequence[int], options: Mapping[str, Any]
+    label: Sequence[int | None], predicted: Sequence[int], logits: Tensor, options: Mapping[str, Any]
 ) -> dict[tuple[int, ...], tuple[list[int], list[int], list[int]]]:
-    """Return the usable sets of an image: errors, candidates for positives, candidates for negatives (row by row)."""
+    """Return the usable sets of an image: members, candidates for positives, candidates for negatives (row by row)."""
     pixels = range(len(label))
-    errors = [i for i in pixels if label[i] is not None and predicted[i] != label[i]]
+    members_of_sets = [i for i in pixels if label[i] is not None and predicted[i] != label[i]]
+    rival = list(predicted)
+    if options["anchors_from"] == "labelled":
+        members_of_sets = [i for i in pixels if label[i] is not None]
+        scores = logits.flatten(1).T.tolist()
+        for i in members_of_sets:
+            rival[i] = max((c for c in range(len(scores[i])) if c != label[i]), key=lambda c, i=i: scores[i][c])
     if options["empty_negatives"] == "anchors":
-        errors = [i for i in errors if predicted[i] in label]
+        members_of_sets = [i for i in members_of_sets if rival[i] in label]
     mixed = options["anchor_sets"] == "mixed"
     sets: dict[tuple[int, ...], list[int]] = {}
-    for i in errors:
-        sets.setdefault((label[i],) if mixed else (label[i], predicted[i]), []).append(i)
+    for i in members_of_sets:
+        sets.setdefault((label[i],) if mixed else (label[i], rival[i]), []).append(i)
     found = {}
     for key, members in sorted(sets.items()):
         positives = [i for i in pixels if label[i] == predicted[i] == key[0]]
         if options["negatives"] == "corresponding":
-            classes = {predicted[i] for i in members}
+            classes = {rival[i] for i in members}
         else:
             classes = set(predicted) | set(label) - {None}
         classes -= {key[0]}
@@ -81,7 +87,7 @@ def list_pairs(
         unit = embeddings[image].detach().flatten(1)
         unit = (unit / unit.norm(dim=0)).T
         anchors: list[tuple[int, int, tuple[int, ...]]] = []
-        sets = find_sets(label, predicted, options)
+        sets = find_sets(label, predicted, logits[image], options)
         for key, (members, _, _) in sets.items():
             if options["max_set_size"] is not None and len(members) > options["max_set_size"]:
                 continue
@@ -92,7 +98,11 @@ def list_pairs(
             anchors += [(i, drawn.count(i), key) for i in sorted(set(drawn))]
         if options["max_anchors"] is not None:
             assert cyclic or len(anchors) <= options["max_anchors"], "left to chance"
-            anchors = sorted(anchors)[: options["max_anchors"]]
+            if options["anchor_draw"] == "balanced":  # the first of each set, then the second of each
+                anchors.sort(key=lambda a, all_=tuple(anchors): (sum(b[2] == a[2] and b < a for b in all_), a[0]))
+            else:
+                anchors.sort()
+            anchors = anchors[: options["max_anchors"]]
         for anchor, times, key in anchors:
             members, positives, negatives = sets[key]
             mates = [(i, t) for i, t, k in sorted(anchors) if k == key]
@@ -104,17 +114,11 @@ def list_pairs(
             else:
                 assert cyclic or len(negatives) <= number, "left to chance"
             assert cyclic or len(positives) <= number, "left to chance"
-            pairs.append(
-                AnchorPairs(
-                    image,
-                    anchor,
-                    times,
-                    key,
-                    len(members),
-                    take(positives, number, cyclic),
-                    take(negatives, number, cyclic),
+            drawn = [i for i in take(positives, number, cyclic) if i != anchor]
+            if drawn:
+                pairs.append(
+                    AnchorPairs(image, anchor, times, key, len(members), drawn, take(negatives, number, cyclic))
                 )
-            )
     return pairs
 
 
@@ -139,7 +143,8 @@ def reference_loss(
 
         positive, negative = cosines(pair.positives).exp(), cosines(pair.negatives).exp()
         if asymmetric:
-            term = -(positive / (positive + negative.sum())).log().mean()
+            repulsion = negative.mean() if options["negative_mean"] else negative.sum()
+            term = -(positive / (positive + repulsion)).log().mean()
         else:
             score = scores[pair.image][:, pair.positives].detach()
             if options["positive_weight"] == "softmax":

@@ -8,7 +8,7 @@ from loss_scenes import make_batch
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pne.losses import AsymmetricContrastLoss, PixelContrastLoss, PNELoss
+from pne.losses import AsymmetricContrastLoss, PixelContrastLoss, PNELoss, pairs, similarity
 
 WITHOUT_WAITING = {
     "paper": lambda: PNELoss(),
@@ -137,3 +137,62 @@ def test_one_gather_serves_all_pixels(monkeypatch):
         with Count():
             run(loss, batch)
         assert len(filled) == 1
+
+
+class CountOperations(TorchDispatchMode):
+    """Count the operations that compute or write something: all but views and what reads no tensor."""
+
+    def __init__(self):
+        super().__init__()
+        self.number = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        returns = [value.alias_info for value in func._schema.returns]
+        view = any(alias is not None and not alias.is_write for alias in returns)
+        self.number += not view and func.name() != "aten::promote_types"
+        return func(*args, **(kwargs or {}))
+
+
+OPERATIONS = {
+    "paper": (PNELoss, 150, 30),
+    "authors": (lambda: PNELoss.from_preset("authors"), 220, 20),
+    "asymmetric": (AsymmetricContrastLoss, 125, 35),
+    "hard": (lambda: PNELoss(negatives="hard"), 200, 30),
+    "pixel": (PixelContrastLoss, 105, 35),
+    "pixel memory": (lambda: PixelContrastLoss(memory_size=20, num_classes=19, channels=6), 215, 20),
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_few_operations_are_launched(name):
+    """Labels at four times the size, so that they are resized."""
+    build, forward, backward = OPERATIONS[name]
+    batch, loss = make_batch(dim=6, classes=19, height=16, width=32, scale=4, dtype=torch.float32), build()
+    run(loss, batch)
+    embeddings = batch[0].detach().requires_grad_()
+    with CountOperations() as first:
+        value = loss(embeddings, *batch[1:])
+    with CountOperations() as second:
+        value.backward()
+    assert first.number <= forward
+    assert second.number <= backward
+
+
+@pytest.mark.parametrize("name", [name for name in WITHOUT_WAITING if "pixel" not in name])
+def test_padding_is_spread(name, monkeypatch):
+    """No pixel of the map is gathered more often than it may serve: as an anchor, a sample and padding of both."""
+    counts = []
+    gather = similarity.gather_pixels
+
+    def counted(embeddings, pixel):
+        counts.append(torch.zeros_like(embeddings[:, 0].flatten(1)).scatter_add_(1, pixel, torch.ones(pixel.shape)))
+        return gather(embeddings, pixel)
+
+    monkeypatch.setattr(pairs, "gather_pixels", counted)
+    for labels in ("some", "none"):
+        batch = make_batch(classes=4, height=16, width=32, error_rate=0.02, dtype=torch.float32)
+        if labels == "none":
+            batch[2].fill_(255)
+        run(WITHOUT_WAITING[name](), batch)
+    assert counts
+    assert all(count.max() <= 6 for count in counts)

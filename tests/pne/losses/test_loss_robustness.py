@@ -186,7 +186,7 @@ def test_arguments_of_another_type_are_named(loss_class, argument, value, messag
         loss_class()(embeddings, logits, torch.zeros(1, 3, 3, dtype=torch.int64), **{argument: value})
 
 
-def test_options_are_fixed_at_construction():
+def test_copies_keep_the_options():
     loss = PNELoss(temperature=0.5)
     with pytest.raises(AttributeError, match=r"temperature of PNELoss is fixed.*temperature=0\.01"):
         loss.temperature = 0.01

@@ -7,7 +7,7 @@ import torch
 from loss_scenes import evaluate, make_batch
 
 from pne.losses import AsymmetricContrastLoss, PixelContrastLoss, PNELoss, sample_pairs
-from pne.losses.pixels import compact, find_runs, multiplicity
+from pne.losses.pixels import compact, multiplicity, sort_groups
 
 DRAWS = 800
 
@@ -162,13 +162,18 @@ def test_listed_pairs_are_those_of_the_loss():
         sample_pairs(PixelContrastLoss(), *batch)
 
 
-def test_runs_compaction_and_multiplicity():
-    runs = find_runs(torch.tensor([[2, 2, 2, 5, 7, 7], [1, 1, 1, 1, 1, 1]]))
-    assert runs.ordinal.tolist() == [[0, 0, 0, 1, 2, 2], [0] * 6]
-    assert runs.rank.tolist() == [[0, 1, 2, 0, 0, 1], [0, 1, 2, 3, 4, 5]]
-    assert runs.length.tolist() == [[3, 3, 3, 1, 2, 2], [6] * 6]
+def test_sorting_compaction_and_multiplicity():
+    group = torch.tensor([[2, 0, 2, 1], [1, 1, 0, 2]])
+    for shuffled in (None, torch.tensor([7, 2, 0, 5, 4, 6, 3, 1])):
+        pixel, order = sort_groups(group, 3, shuffled)
+        assert group.gather(1, pixel).tolist() == [[0, 1, 2, 2], [0, 1, 1, 2]]
+        assert pixel.tolist() == [
+            [1, 3, 0, 2] if shuffled is None else [1, 3, 2, 0],
+            [2, *([0, 1] if shuffled is None else [1, 0]), 3],
+        ]
+        assert (order[:, 2:].diff() > 0)[0].all()
     place, present = compact(torch.tensor([[False, True, False, True], [False] * 4]), 3)
-    assert place.tolist() == [[1, 3, 3], [3, 3, 3]]
+    assert place.tolist() == [[1, 3, 2], [0, 1, 2]]  # padding is spread
     assert present.tolist() == [[True, True, False], [False] * 3]
     rank = torch.arange(5)
     assert multiplicity(rank, torch.tensor(3), 5, cyclic=True).tolist() == [2, 2, 1, 0, 0]

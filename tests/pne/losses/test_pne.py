@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -21,6 +23,9 @@ FIXED = {
     "max_set_size": st.sampled_from([None, 1, 3, 6]),
     "positive_weight": st.sampled_from([None, "softmax", "logit"]),
     "normalize_weight": st.booleans(),
+    "anchors_from": st.sampled_from(["errors", "labelled"]),
+    "anchor_draw": st.sampled_from(["uniform", "balanced"]),
+    "negative_mean": st.booleans(),
 }
 RASTER = {
     **FIXED,
@@ -49,11 +54,8 @@ SCENES = {
 
 
 def build(options, asymmetric):
-    if not asymmetric:
-        return PNELoss(**options)
-    return AsymmetricContrastLoss(
-        **{name: value for name, value in options.items() if name not in ("positive_weight", "normalize_weight")}
-    )
+    loss = AsymmetricContrastLoss if asymmetric else PNELoss
+    return loss(**{name: value for name, value in options.items() if name in loss().options})
 
 
 def check(loss, batch, pairs, seed=0):
@@ -111,10 +113,13 @@ def as_pairs(sample, sets, options):
             chosen = [pixel for pixel, count in zip(pixels, counts, strict=True) if count]
             assert set(chosen) <= set(candidates)
             assert len(set(chosen)) == len(chosen)
+            itself = options["anchors_from"] == "labelled" and candidates is positives and anchor in candidates
+            assert not (itself and anchor in chosen)
             if candidates is not members:
-                assert len(chosen) == min(options["num_samples"], len(candidates))
+                wanted = min(options["num_samples"], len(candidates))
+                assert len(chosen) == wanted or (itself and len(chosen) == wanted - 1)
             if options["sampling"] == "raster":
-                assert sum(counts) == options["num_samples"]
+                assert sum(counts) == options["num_samples"] or itself
                 assert max(counts) - min(count for count in counts if count) <= 1
             else:
                 assert set(counts) <= {0, 1}
@@ -128,7 +133,7 @@ def as_pairs(sample, sets, options):
 @given(options=st.fixed_dictionaries(RANDOM), scene=st.fixed_dictionaries(SCENES))
 def test_random_sampling_equals_plain_loops_over_the_drawn_pairs(asymmetric, options, scene):
     batch, loss = make_batch(**scene), build(options, asymmetric)
-    sets = [find_sets(label, predicted, loss.options) for label, predicted in zip(*classify(*batch[1:]), strict=True)]
+    sets = [find_sets(*image, loss.options) for image in zip(*classify(*batch[1:]), batch[1], strict=True)]
     sample = sample_pairs(loss, *batch, generator=torch.Generator().manual_seed(5))
     pairs = as_pairs(sample, sets, loss.options)
     check(loss, batch, pairs, seed=5)
@@ -139,8 +144,15 @@ def test_random_sampling_equals_plain_loops_over_the_drawn_pairs(asymmetric, opt
     for image, sizes in enumerate(kept):
         drawn = [pair for pair in pairs if pair.image == image]
         available = sum(min(size, per_set) for size in sizes.values())
-        assert len(drawn) == min(available, options["max_anchors"] or 1000)
+        wanted = min(available, options["max_anchors"] or 1000)
+        lonely = sum(len(positives) == 1 for _, positives, _ in sets[image].values())  # itself its only positive
+        if options["num_samples"] > 1:
+            assert wanted - lonely * (options["anchors_from"] == "labelled") <= len(drawn) <= wanted
         assert len({pair.anchor for pair in drawn}) == len(drawn)
+        if options["anchor_draw"] == "balanced" and options["anchors_from"] == "errors":
+            shares = Counter(pair.anchor_set for pair in drawn)
+            fair = max(shares.values(), default=0) - 1
+            assert all(shares[key] >= min(size, per_set, fair) for key, size in sizes.items())
 
 
 @settings(max_examples=30, deadline=None)
@@ -223,6 +235,9 @@ CHANGES = {
     "normalize_weight": False,
     "reduction": "set_size",
     "empty_negatives": "anchors",
+    "anchors_from": "labelled",
+    "anchor_draw": "balanced",
+    "negative_mean": True,
 }
 
 
@@ -235,9 +250,10 @@ def test_every_option_changes_value_or_gradient(loss_class):
     logits[:, :, 2, :8] = 0
     logits[:, 0, 2, :8], labels[:, 2, :8] = 9.0, 0
     batch = (embeddings, logits, labels)
-    value, gradient = evaluate(loss_class(), batch)
     for name in loss_class().options:
-        changed_value, changed_gradient = evaluate(loss_class(**{name: CHANGES[name]}), batch)
+        base = {"max_anchors": 9} if name == "anchor_draw" else {}  # it shares out what is too little for all
+        value, gradient = evaluate(loss_class(**base), batch)
+        changed_value, changed_gradient = evaluate(loss_class(**base, **{name: CHANGES[name]}), batch)
         if name.startswith("detach"):
             torch.testing.assert_close(changed_value, value, msg=name)
             assert not torch.allclose(changed_gradient, gradient), name

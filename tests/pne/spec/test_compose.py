@@ -4,6 +4,7 @@ import pytest
 
 from pne.errors import UserError
 from pne.spec import load_track
+from pne.spec.checks import check_changes
 from pne.spec.compose import BaseConfigs, RunConfig, place
 from pne.spec.contrast import ResolvedContrast
 from pne.spec.stock import apply_changes, merged, pretrained_url, read_inherited, read_stock, stock_folder
@@ -272,3 +273,23 @@ def test_the_camvid_track_trains_on_real_images_of_another_size(shared, declarat
     assert scalars["train/decode.loss_contrast"].current() > 0
     assert [tuple(shape) for shape in images[:2]] == [(2, 3, 352, 352)] * 2
     assert 0 <= runner.message_hub.get_scalar("val/mIoU").current() <= 100
+
+
+# How a training computes.
+
+
+def test_only_another_way_to_compute_enters_the_config(bases):
+    base = bases.compose("street_city", "tiny_deeplabv3_r18", "street_100")
+    assert "numerics" not in run_config(base).plain
+    assert "numerics" not in run_config(base, changes={"numerics.cudnn_benchmark": True}).plain
+    other = run_config(base, changes={"numerics.tf32_products": True, "numerics.channels_last": False})
+    assert other.plain["numerics"] == {"tf32_products": True}
+
+
+@pytest.mark.parametrize("change", [{"numerics.tf32": True}, {"numerics.tf32_products": 1}, {"numerics": "fast"}])
+def test_another_way_to_compute_is_true_or_false_of_a_known_key(bases, change):
+    base = bases.compose("street_city", "tiny_deeplabv3_r18", "street_100")
+    with pytest.raises(
+        UserError, match=r"numerics: expected true or false for some of tf32_products, .*, got|config.num"
+    ):
+        check_changes(base, change)

@@ -285,6 +285,16 @@ def test_writing_again_leaves_the_files_alone(written):
     assert [(file, file.stat().st_mtime_ns) for file in sorted(path.parent.iterdir())] == before
 
 
+@pytest.mark.parametrize("content", [b"", b"spec_version: 0\n", b"run: \xff\xfe", b"a: [1,"])
+def test_a_spec_that_cannot_be_read_is_written_anew(written, content):
+    track, run, path = written
+    path.write_bytes(content)
+    (path.parent / "config.py").write_bytes(content)
+    write_spec(run, track.config(run.run))
+    assert read_spec(path) == run
+    assert read_config(path)
+
+
 def test_a_config_that_was_edited_is_refused(written):
     _, run, path = written
     config = path.parent / "config.py"

@@ -209,10 +209,13 @@ def test_one_file_is_a_new_ablation_on_every_track_that_has_its_words(declaratio
     before = {name: set(track.runs) for name, track in check_declarations(declarations.folder).items()}
     declarations.write("tables/samples.yaml", ABLATION)
     after = check_declarations(declarations.folder)
-    assert set(after) == {"quick", "camvid", "camvid_tiny", "paper"}
+    assert set(after) == {"quick", "camvid", "camvid_small", "camvid_small_tuning", "camvid_tiny", "paper"}
     for name, track in after.items():
         assert list(track.tables)[-1] == "samples"
-        assert track.tables["samples"].available
+        assert track.tables["samples"].available == ("cityscapes" in track.declaration.datasets)
+        if not track.tables["samples"].available:
+            assert set(track.runs) == before[name]
+            continue
         assert set(track.runs) > before[name]
         assert len(set(track.runs) - before[name]) == 1, "the usual row is a run of the paper"
 
@@ -224,6 +227,8 @@ def test_a_new_ablation_is_absent_where_a_track_lacks_its_model(declarations):
     assert {name: track.tables["samples"].available for name, track in tracks.items()} == {
         "quick": True,
         "camvid": False,
+        "camvid_small": False,
+        "camvid_small_tuning": False,
         "camvid_tiny": False,
         "paper": True,
     }
@@ -344,7 +349,7 @@ def test_a_copied_table_that_kept_its_name_is_found(declarations):
 
 def test_unknown_tracks_and_tables_are_named(declarations):
     with pytest.raises(
-        UserError, match=r"no track 'quik'; did you mean quick\? allowed: camvid, camvid_tiny, paper, quick"
+        UserError, match=r"no track 'quik'; did you mean quick\? allowed: camvid, camvid_small, camvid_small_tuning"
     ):
         declarations.load("quik")
     with pytest.raises(UserError, match="no table 'ade'; did you mean ade20k"):

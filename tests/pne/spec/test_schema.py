@@ -84,7 +84,11 @@ def test_a_row_can_say_whether_it_is_trained():
             "label: without, published: {mio: 3}}",
             ["rows.base.published: no column 'mio'", "label, miou"],
         ),
-        ("metric: miou}", "metric: moiu}", ["columns.miou", "miou, time_s, weight_std or iou:<class>", "'moiu'"]),
+        (
+            "metric: miou}",
+            "metric: moiu}",
+            ["columns.miou", "miou, boundary_iou, calibration_error, time_s, weight_std or iou:<class>", "'moiu'"],
+        ),
         ("kind: metric, metric: miou", "kind: metric", ["columns.miou", "metric None"]),
         ("  base:", "  Base Row:", ["rows.Base Row"]),
         ("table: own", "table: other", ["table: expected 'own'", "got 'other'"]),

@@ -20,7 +20,7 @@ from pne.datasets.prepare import prepare
 from pne.errors import UserError
 from pne.spec import read_config, read_spec, write_spec
 from pne.submission.__main__ import main
-from pne.submission.predict import archive_name, encode
+from pne.submission.predict import archive_name
 
 SIZE = (64, 128)
 STEMS = [f"berlin_{number:06d}_000019" for number in range(3)]
@@ -164,15 +164,15 @@ def test_an_interrupted_call_goes_on_with_what_is_missing(
     from pne.submission import predict
 
     before = archive_of(spec).read_bytes()
-    write, written = predict.write_bytes, []
+    write, written = predict.save_label, []
 
-    def full_disk(path: Path, content: bytes) -> None:
+    def full_disk(path: Path, labels: np.ndarray) -> None:
         if len(written) == 2:
             raise UserError(f"{path}: No space left on device")
         written.append(path)
-        write(path, content)
+        write(path, labels)
 
-    monkeypatch.setattr(predict, "write_bytes", full_disk)
+    monkeypatch.setattr(predict, "save_label", full_disk)
     assert submit(spec) == 2
     assert "No space left" in capsys.readouterr().err
     assert archive_of(spec).read_bytes() == before
@@ -181,11 +181,6 @@ def test_an_interrupted_call_goes_on_with_what_is_missing(
     assert "2 of 3 images were predicted before" in capsys.readouterr().out
     assert archive_of(spec).read_bytes() == before
     assert not list(read_spec(spec).work_directory.glob("submission*"))
-
-
-def test_train_ids_become_label_ids() -> None:
-    picture = np.asarray(Image.open(io.BytesIO(encode(np.arange(19).reshape(1, 19)))))
-    assert picture.tolist() == [list(preparation.TRAINED_IDS)]
 
 
 def test_a_name_that_the_server_does_not_know_is_refused() -> None:
