@@ -19,7 +19,7 @@ from analysis.tables.layout import PrintedTable, Record, print_measured, templat
 from analysis.tables.values import collect_values, load_external
 from pne.errors import UserError, reports_user_errors
 from pne.files import write_text
-from pne.results import EVALUATIONS, EvaluationResult, TrainResult, read_result
+from pne.results import EVALUATIONS, EvaluationResult, TrainResult, read_result_of
 from pne.spec import ResolvedTrack, Run
 from pne.spec.run import CONFIG_FILE, SPEC_FILE
 
@@ -106,7 +106,7 @@ def describe_run(run: Run) -> RunDetails:
     for name in ("train", *run.evaluations):
         try:
             kind = TrainResult if name == "train" else EvaluationResult
-            results[name] = read_result(run.directory / f"{name}.json", kind)
+            results[name] = read_result_of(run, name, kind)
         except UserError as error:
             problems.append(str(error))
     texts = {name: _read(run.directory / name) for name in (SPEC_FILE, CONFIG_FILE)}

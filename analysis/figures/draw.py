@@ -15,7 +15,7 @@ from analysis.uncertainty import FEWEST_SEEDS, read_counts
 from pne.errors import UserError
 from pne.extract.archives import ConfusionSelection, ImageSelection, Pairs, Predictions, read_selection
 from pne.files import write_text
-from pne.results import EvaluationResult, read_result
+from pne.results import EvaluationResult, read_result_of
 from pne.spec import ResolvedRow, ResolvedTrack
 
 Drawn = tuple[Figure, dict[str, Any]]
@@ -83,11 +83,12 @@ def _pairs(figure: ResolvedFigure, track: ResolvedTrack) -> Drawn:
 
 def _sweeps(figure: ResolvedFigure, track: ResolvedTrack) -> Drawn:
     table = figure.parts[0].table
-    paths = {run: track.runs[run].directory / f"{table.declaration.evaluation}.json" for run in figure.runs}
-    miou = {run: read_result(path, EvaluationResult).miou for run, path in paths.items() if path.exists()}
+    evaluation, runs = table.declaration.evaluation, [track.runs[run] for run in figure.runs]
+    finished = [run for run in runs if (run.directory / f"{evaluation}.json").exists()]
+    miou = {run.run: read_result_of(run, evaluation, EvaluationResult).miou for run in finished}
     points = plots.sweep_values(figure.rows, miou)
     comparable = track.declaration.comparable
-    about = plots.about_sweep(points, comparable) | {"missing": len(paths) - len(miou)}
+    about = plots.about_sweep(points, comparable) | {"missing": len(runs) - len(miou)}
     return plots.draw_sweeps(points, plots.group_names(table), comparable), about
 
 
@@ -112,7 +113,7 @@ def _class_iou(figure: ResolvedFigure, track: ResolvedTrack) -> Drawn:
             for row in part.rows
         ]
         run = track.runs[baseline.runs[seeds[0]]]
-        classes = list(read_result(run.directory / f"{evaluation}.json", EvaluationResult).class_iou)
+        classes = list(read_result_of(run, evaluation, EvaluationResult).class_iou)
         changes = plots.iou_changes(*counts, classes, run.layout)
         title = f"{run.dataset_title}\n{' → '.join(_labels(part.rows))}, n = {len(seeds)}"
         parts.append((title, plots.largest_changes(changes)))

@@ -16,6 +16,7 @@ from analysis.claims.__main__ import main as judge_claims
 from analysis.figures import data_folder, read_figures, resolve_figures
 from analysis.figures.__main__ import main as make_figures
 from analysis.report import LOG_LINES, main
+from pne.results import TrainResult, read_result, write_result
 from pne.spec import write_spec
 
 WALK = """
@@ -92,6 +93,15 @@ def test_missing_results_are_named_on_the_page(quick, tmp_path):
     page = (tmp_path / "quick" / "report" / "contrast_form.html").read_text()
     assert "the run has not finished" in page
     assert next(iter(row.runs.values())) in page
+
+
+def test_a_result_of_other_settings_is_named_on_the_page_in_place_of_its_numbers(finished, quick, tmp_path):
+    (run,) = quick.tables["contrast_form"].rows["pne_r50"].runs.values()
+    path = quick.runs[run].directory / "train.json"
+    write_result(path, read_result(path, TrainResult).model_copy(update={"config_sha256": "0" * 64}))
+    assert main(["--page", "contrast_form", *finished]) == 0
+    page = (tmp_path / "quick" / "report" / "contrast_form.html").read_text()
+    assert page.count("it was measured with other settings") == 1
 
 
 def test_an_unknown_page_is_a_clear_error(finished, capsys):

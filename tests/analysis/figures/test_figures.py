@@ -12,6 +12,7 @@ from analysis.figures import choose, data_folder, read_figures, resolve_figures
 from analysis.figures.__main__ import main
 from pne.errors import UserError
 from pne.extract.archives import ConfusionSelection, read_selection
+from pne.results import EvaluationResult, read_result, write_result
 from pne.spec import load_track, write_spec
 
 EXPERIMENTS = Path("experiments")
@@ -132,6 +133,15 @@ def test_plots_of_numbers_are_drawn_with_captions(results, tmp_path):
         assert "SyntheticStreet" in caption
         assert "not the paper's data" in caption
         assert "In the paper: table4." in caption or name != "sweeps"
+
+
+@pytest.mark.parametrize("name", ["sweeps", "class_iou"])
+def test_results_of_other_settings_are_not_drawn(name, quick, results, capsys):
+    figure = resolve_figures(quick, EXPERIMENTS)[name]
+    path = quick.runs[figure.runs[0]].directory / f"{figure.parts[0].table.declaration.evaluation}.json"
+    write_result(path, read_result(path, EvaluationResult).model_copy(update={"config_sha256": "0" * 64}))
+    assert main(["draw", name, *results]) != 0
+    assert f"{path.name}: config_sha256 0000" in capsys.readouterr().err
 
 
 def test_a_plot_changes_no_coordinates_and_drawing_twice_gives_the_same_bytes(results, tmp_path):
