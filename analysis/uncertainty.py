@@ -23,6 +23,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 from scipy.stats import chi2, nct, rv_continuous, studentized_range, t
 
+from pne.counts import class_iou as iou_of_sums
 from pne.counts import mean_of_known, read_confusion
 from pne.errors import UserError
 
@@ -318,7 +319,7 @@ def detectable(seeds: int, deviation: float = 1, comparisons: int = 1, power: fl
 
 
 @dataclass(frozen=True)
-class ImageCounts:
+class ClassCounts:
     """Pixels of each image and class, enough for the IoU of any subset of images.
 
     Attributes
@@ -335,7 +336,7 @@ class ImageCounts:
     names: tuple[str, ...]
 
 
-def read_counts(path: Path) -> ImageCounts:
+def read_counts(path: Path) -> ClassCounts:
     """Read the per-image confusion counts of one evaluation.
 
     Raises
@@ -344,7 +345,7 @@ def read_counts(path: Path) -> ImageCounts:
         If the file is missing or damaged.
     """
     confusion = read_confusion(path)
-    return ImageCounts(*confusion.per_class(), names=confusion.names)
+    return ClassCounts(*confusion.per_class(), names=confusion.names)
 
 
 def common_images(names: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
@@ -361,7 +362,7 @@ def common_images(names: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
     return first
 
 
-def class_iou(counts: ImageCounts, weights: ArrayLike | None = None) -> Array:
+def class_iou(counts: ClassCounts, weights: ArrayLike | None = None) -> Array:
     """Compute the IoU of every class on weighted images.
 
     TP / (TP + FP + FN) from pixels summed over images. A class counts where it is labelled: no sample has another class
@@ -369,7 +370,7 @@ def class_iou(counts: ImageCounts, weights: ArrayLike | None = None) -> Array:
 
     Parameters
     ----------
-    counts : ImageCounts
+    counts : ClassCounts
     weights : array_like, shape (R, I), optional
         How often each image occurs in each of R samples, see `leave_out`; default: each once in one sample.
 
@@ -379,14 +380,12 @@ def class_iou(counts: ImageCounts, weights: ArrayLike | None = None) -> Array:
         Percent; NaN for a class that is not labelled.
     """
     weights = np.ones((1, len(counts.names))) if weights is None else np.asarray(weights, np.float64)
-    hits, labelled, union = (
-        weights @ part.astype(np.float64)
-        for part in (counts.hits, counts.labelled, counts.labelled + counts.predicted - counts.hits)
-    )
-    return np.divide(100 * hits, union, out=np.full_like(hits, np.nan), where=labelled > 0)
+    sums = (weights @ part.astype(np.float64) for part in (counts.hits, counts.labelled, counts.predicted))
+    hits, labelled, predicted = sums
+    return np.where(labelled > 0, iou_of_sums(hits, labelled, predicted), np.nan)
 
 
-def miou(counts: ImageCounts, weights: ArrayLike | None = None) -> Array:
+def miou(counts: ClassCounts, weights: ArrayLike | None = None) -> Array:
     """Compute the mean of `class_iou` over the classes labelled in each sample, shape (R,), percent."""
     return mean_of_known(class_iou(counts, weights))
 

@@ -19,8 +19,8 @@ from scipy.special import expit
 
 from analysis.uncertainty import (
     Bounds,
+    ClassCounts,
     Estimate,
-    ImageCounts,
     Interval,
     claim_verdict,
     image_blocks,
@@ -246,7 +246,7 @@ def latent(generator: np.random.Generator, clips: Sequence[int], width: int, mem
 
 def evaluations(
     generator: np.random.Generator, clips: Sequence[int], presence: NDArray[np.float64], memory: float
-) -> Iterator[ImageCounts]:
+) -> Iterator[ClassCounts]:
     """Make up what two models score on one test set; hard images are hard for both.
 
     Parameters
@@ -266,7 +266,7 @@ def evaluations(
         skill = np.linspace(0, 2, shape[1]) + gain + hard + 0.7 * latent(generator, clips, shape[1], memory)
         hits = labelled * expit(skill)
         false = generator.gamma(0.5, 0.6 * presence, size=shape)
-        yield ImageCounts(*((1e4 * part).astype(np.int64) for part in (hits, labelled, hits + false)), names)
+        yield ClassCounts(*((1e4 * part).astype(np.int64) for part in (hits, labelled, hits + false)), names)
 
 
 def images(generator: np.random.Generator, repetitions: int) -> Iterator[Rates]:

@@ -15,7 +15,7 @@ from matplotlib.ticker import NullFormatter, NullLocator
 from analysis import uncertainty
 from analysis.figures.style import BLUE, DASHES, GAIN, GREY, LOSS, MILLIMETRE, PAGE, SERIES, new_figure
 from analysis.latex_text import to_plain
-from analysis.uncertainty import FEWEST_SEEDS, LEVEL, ImageCounts
+from analysis.uncertainty import FEWEST_SEEDS, LEVEL, ClassCounts
 from pne.errors import UserError
 from pne.spec import ResolvedRow, ResolvedTable
 
@@ -131,13 +131,13 @@ def draw_curves(curves: pd.DataFrame, rows: Sequence[str]) -> Figure:
 
 
 def iou_changes(
-    baseline: Sequence[ImageCounts], ours: Sequence[ImageCounts], classes: Sequence[str], dataset: str
+    baseline: Sequence[ClassCounts], ours: Sequence[ClassCounts], classes: Sequence[str], dataset: str
 ) -> pd.DataFrame:
     """Estimate the change of each class's IoU, in percentage points.
 
     Parameters
     ----------
-    baseline, ours : sequence of ImageCounts
+    baseline, ours : sequence of ClassCounts
         One per seed, in the same order.
     classes : sequence of str
     dataset : str

@@ -13,8 +13,8 @@ from scipy import stats
 
 from analysis.uncertainty import (
     FEWEST_BLOCKS,
+    ClassCounts,
     Estimate,
-    ImageCounts,
     claim_verdict,
     class_iou,
     common_images,
@@ -218,9 +218,9 @@ def draw_matrices(seed: int, images: int = 5, classes: int = 4, skill: float = 0
     return np.random.default_rng(seed).poisson(pixels * rates, size=(images, classes, classes))
 
 
-def counts_of(matrices: np.ndarray, prefix: str = "image") -> ImageCounts:
+def counts_of(matrices: np.ndarray, prefix: str = "image") -> ClassCounts:
     names = tuple(f"{prefix}{index}" for index in range(len(matrices)))
-    return ImageCounts(np.einsum("icc->ic", matrices), matrices.sum(2), matrices.sum(1), names)
+    return ClassCounts(np.einsum("icc->ic", matrices), matrices.sum(2), matrices.sum(1), names)
 
 
 def reference_miou(matrices: Sequence[np.ndarray]) -> float:

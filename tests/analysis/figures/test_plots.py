@@ -24,7 +24,7 @@ from analysis.figures.plots import (
     tick_labels,
 )
 from analysis.figures.style import GAIN, LOSS, paper_style
-from analysis.uncertainty import ImageCounts
+from analysis.uncertainty import ClassCounts
 from pne.errors import UserError
 from pne.spec.schema import Published
 
@@ -212,9 +212,9 @@ def test_unusable_histories_are_clear_errors(tmp_path, text, message):
         read_history(path)
 
 
-def counts(hits: list[list[int]], labelled: list[list[int]]) -> ImageCounts:
+def counts(hits: list[list[int]], labelled: list[list[int]]) -> ClassCounts:
     names = tuple(map(str, range(len(hits))))
-    return ImageCounts(np.array(hits), np.array(labelled), np.array(labelled), names)
+    return ClassCounts(np.array(hits), np.array(labelled), np.array(labelled), names)
 
 
 def test_one_seed_shows_what_other_images_would_give_and_is_sure_of_nothing():
@@ -249,7 +249,7 @@ def test_three_seeds_decide_after_holm_over_the_classes():
 
 def test_different_images_are_refused():
     one = counts([[5]], [[10]])
-    other = ImageCounts(one.hits, one.labelled, one.predicted, ("other",))
+    other = ClassCounts(one.hits, one.labelled, one.predicted, ("other",))
     with pytest.raises(UserError, match="different images"):
         iou_changes([one], [other], ["a"], "ade20k")
 
