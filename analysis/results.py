@@ -17,21 +17,11 @@ from pne.errors import UserError
 from pne.results import EvaluationResult, Result, TrainResult, confusion_path, read_result_of
 from pne.spec import ResolvedTrack, Run, load_track
 
+SCORES = ("miou", "aacc", "class_iou", "boundary_iou", "calibration_error", "images")
 COLUMNS = (
     *("run", "dataset", "dataset_title", "model", "loss", "seed", "evaluation", "state", "error", "iteration", "eta_s"),
-    *(
-        "miou",
-        "aacc",
-        "class_iou",
-        "boundary_iou",
-        "calibration_error",
-        "images",
-        "time_s",
-        "peak_memory_mib",
-        "memory_kind",
-        "weight_std",
-        "healthy",
-    ),
+    *SCORES,
+    *("time_s", "peak_memory_mib", "memory_kind", "weight_std", "healthy"),
     *("active_fraction", "stale", "mixed_code", "outdated", "dataset_complete", "dataset_fingerprint", "bfloat16"),
     *("precision", "world_size", "micro_batch", "device", "git_commit", "ended", "confusion"),
 )
@@ -127,9 +117,7 @@ def collect_runs(
             result, error = _read(run, name, EvaluationResult)
             record = common | {"evaluation": name}
             if result is not None and train is not None:
-                record |= result.model_dump(
-                    include={"miou", "aacc", "class_iou", "boundary_iou", "calibration_error", "images", "bfloat16"}
-                )
+                record |= result.model_dump(include={*SCORES, "bfloat16"})
                 record |= {"state": "finished", "outdated": result.weights_sha256 != train.weights_sha256}
                 record["confusion"] = confusion_path(run.directory, name)
             elif damage := train_error or error:
