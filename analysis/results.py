@@ -21,7 +21,7 @@ SCORES = ("miou", "aacc", "class_iou", "boundary_iou", "calibration_error", "ima
 COLUMNS = (
     *("run", "dataset", "dataset_title", "model", "loss", "seed", "evaluation", "state", "error", "iteration", "eta_s"),
     *SCORES,
-    *("time_s", "peak_memory_mib", "memory_kind", "weight_std", "healthy"),
+    *("time_s", "peak_memory_mib", "memory_kind", "gradient_norm", "weight_std", "healthy"),
     *("active_fraction", "stale", "mixed_code", "outdated", "dataset_complete", "dataset_fingerprint", "bfloat16"),
     *("precision", "world_size", "micro_batch", "device", "git_commit", "ended", "confusion"),
 )
@@ -39,6 +39,7 @@ def track_parser(prog: str, description: str, *, only_tables: bool = False) -> a
     parser.add_argument("--track", default="quick", help="name of experiments/tracks/<track>.yaml (default: quick)")
     parser.add_argument("--experiments", type=Path, default=Path("experiments"), help="folder of the declarations")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of the results")
+    parser.add_argument("--source", choices=["archive"], help="read results from RESULTS/archive alone")
     parser.add_argument("--data-root", type=Path, default=None, help="folder of the data sets")
     parser.add_argument("--weights-dir", type=Path, default=None, help="folder of the ImageNet weights")
     parser.add_argument("--seeds", type=_integers, nargs="+", default=None, help="such as 0,1,2 (default: the track's)")
@@ -52,6 +53,7 @@ def resolve(args: argparse.Namespace, **changes: Any) -> ResolvedTrack:
     """Resolve the track that the arguments name; shortened runs are comparable with nothing published."""
     names = ("experiments", "results", "data_root", "weights_dir", "iterations")
     seeds = None if args.seeds is None else [seed for part in args.seeds for seed in part]
+    changes["runtime"] = {"source": args.source}
     track = load_track(args.track, seeds=seeds, **{name: getattr(args, name) for name in names}, **changes)
     return track if args.iterations is None else _incomparable(track)
 
@@ -99,7 +101,8 @@ def collect_runs(
     DataFrame
         Columns `COLUMNS`, one row per run and evaluation the run is asked for, whatever its state: *finished*,
         *running*, *stopped*, *failed* or *missing*. ``miou`` and ``aacc`` in percent, ``class_iou`` a dict of percent,
-        ``time_s`` the seconds of one training iteration, ``weight_std`` and ``healthy`` of runs with a contrast,
+        ``time_s`` the seconds of one training iteration, ``gradient_norm`` (of the term on the embeddings, with its
+        weight), ``weight_std`` and ``healthy`` of runs with a contrast,
         ``dataset_complete`` whether the data set had its official number of images (None: it has none),
         ``bfloat16`` whether it was evaluated so, ``stale`` whether other training code than today's made any part of
         the result, ``mixed_code`` whether different code trained before and after a resume, ``outdated`` whether the
@@ -112,7 +115,7 @@ def collect_runs(
         names = ("run", "dataset", "dataset_title", "model", "seed", "precision")
         common: dict[str, Any] = {name: getattr(run, name) for name in names}
         common["loss"] = None if run.contrast is None else run.contrast["loss"]
-        common |= {} if train is None else _of_training(train, code_sha256 and code_sha256(run))
+        common |= {} if train is None else _of_training(train, run, code_sha256 and code_sha256(run))
         for name in run.evaluations:
             result, error = _read(run, name, EvaluationResult)
             record = common | {"evaluation": name}
@@ -128,13 +131,15 @@ def collect_runs(
     return pd.DataFrame(records, columns=list(COLUMNS))
 
 
-def _of_training(train: TrainResult, code_sha256: str | None) -> dict[str, Any]:
-    contrast = train.contrast
+def _of_training(train: TrainResult, run: Run, code_sha256: str | None) -> dict[str, Any]:
+    contrast, weight = train.contrast, (run.contrast or {}).get("weight")
+    norm = None if contrast is None else contrast.final_statistics.get("gradient_norm")
     about = {"dataset_fingerprint", "world_size", "micro_batch", "device", "git_commit", "ended"}
     return {
         **train.model_dump(include={"time_s", "peak_memory_mib", "memory_kind", "dataset_complete"}),
         **train.provenance.model_dump(include=about),
         "weight_std": None if contrast is None else contrast.final_statistics.get("weight_std"),
+        "gradient_norm": None if norm is None else weight * norm,
         "healthy": None if contrast is None else contrast.healthy,
         "active_fraction": None if contrast is None else contrast.active_fraction,
         "stale": code_sha256 is not None and not train.is_from(code_sha256),

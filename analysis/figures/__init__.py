@@ -17,6 +17,7 @@ from pne.spec.reading import check_model, raise_problems, read_yaml, suggest
 from pne.spec.schema import Strict
 
 FILE = "figures.yaml"
+PICTURES = ("tsne_sampling", "tsne_loss", "pairs", "qualitative")  # of single runs, made with their weights
 Kind = Literal["tsne_sampling", "tsne_loss", "pairs", "qualitative", "sweeps", "training_curves", "class_iou"]
 ROWS_OF = {"tsne_sampling": 1, "tsne_loss": 2, "pairs": 1, "qualitative": 2, "class_iou": 2}  # per table; others: any
 SEVERAL_TABLES = ("class_iou",)  # kinds that show more than one table
@@ -87,7 +88,7 @@ class ResolvedFigure:
     @property
     def runs(self) -> list[str]:
         """Ids of all runs that the figure draws, each once: one seed for pictures of single runs, else all."""
-        single = self.declaration.kind in ("tsne_sampling", "tsne_loss", "pairs", "qualitative")
+        single = self.declaration.kind in PICTURES
         found = self.first_seed_runs if single else [run for part in self.parts for run in part.runs]
         return list(dict.fromkeys(found))
 
@@ -152,6 +153,9 @@ def _resolve(name: str, declaration: FigureDeclaration, track: ResolvedTrack) ->
         if not table.available:
             reasons.append(f"table {key}: {table.reason}")
             continue
+        if kind in PICTURES and any(run.runtime.source == "archive" for run in track.runs.values()):
+            reasons.append(f"{kind} needs weights, and the archive has none")
+            continue
         keys = [row.key for row in table.rows.values() if row.runs] if wanted == "all" else wanted
         for row in keys:
             if row not in table.rows:
@@ -202,5 +206,13 @@ def data_folder(figure: ResolvedFigure, track: ResolvedTrack) -> Path:
 
 
 def features_file(run: Run) -> Path:
-    """File of a run's sampled features."""
+    """File of a run's sampled features.
+
+    Raises
+    ------
+    UserError
+        If the run is read from the archive.
+    """
+    if run.runtime.source == "archive":
+        raise UserError(f"features of {run.run}: the archive holds none; leave out source=archive, or --source archive")
     return Path(run.runtime.results) / "features" / f"{run.run}.npz"

@@ -1,24 +1,22 @@
 """From values to the cells of a printed table: means, differences to the baseline, bold face and footnotes."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import Enum
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 
 from analysis.latex_text import quote
-from analysis.tables.values import CONDITIONS, Series, conditions, series_of
+from analysis.tables.values import Series, conditions, series_of
 from analysis.uncertainty import LEVEL, difference_p, holm
 from pne.spec import ResolvedRow, ResolvedTable
 from pne.spec.schema import Column, Row
 
 NO_BASELINE = "No difference: the baseline is not measured."
 UNFAIR_BEST = "Best mean of its group, but not bold: the rows have been measured with different seeds."
-OTHER_DATA = "Trained on other files of the data set than most of the table: compare fingerprints in the provenance."
 
 
 class CellKind(str, Enum):
@@ -141,7 +139,6 @@ def measured_cells(table: ResolvedTable, side: Side, values: pd.DataFrame) -> di
     column = table.declaration.columns[side.column]
     lines = values[values["column"] == side.column]
     series = {key: series_of(of_row) for key, of_row in lines.groupby("row", sort=False)}
-    of_table = {name: conditions(values, name) for name in CONDITIONS}
     cells = {}
     for key, row in table.rows.items():
         own, baseline = series.get(key), series.get(row.baseline)
@@ -153,7 +150,7 @@ def measured_cells(table: ResolvedTable, side: Side, values: pd.DataFrame) -> di
         tested = difference is not None and isfinite(difference.error)
         notes = own.notes + (_comparison_notes(own, baseline) if compared else ())
         if side.side == "measured":
-            notes += tuple(_condition_notes(row, column, values, of_table))
+            notes += tuple(_timing_notes(row, column, values))
         kind = CellKind.EXTERNAL if side.side == "external" else CellKind.MEASURED
         cells[key] = Cell(
             CellKind.MISSING if own.mean is None else kind,
@@ -204,33 +201,12 @@ def _seeds(seeds: Sequence[int]) -> str:
     return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
 
 
-def _condition_notes(
-    row: ResolvedRow, column: Column, values: pd.DataFrame, of_table: Mapping[str, Counter]
-) -> Iterable[str]:
-    """Say where a row was trained otherwise than most of the table, or timed on another device than its baseline."""
-
-    def of_row(key: str | None, name: str) -> set[Any]:
-        alike = len(of_table[name]) < 2  # then the row has nothing of its own
-        return set() if alike else set(conditions(values[values["row"] == key], name))
-
-    for name in ("batch", "dataset_fingerprint"):
-        usual = next((value for value, _ in of_table[name].most_common(1)), None)
-        others = sorted(of_row(row.key, name) - {usual})
-        if name == "batch":
-            for other in others:
-                yield f"Trained with {batch_text(other)}; most of the table: {batch_text(usual)}."
-        elif others and len(of_table["dataset"]) == 1:
-            yield OTHER_DATA
-    own, others = of_row(row.key, "device"), of_row(row.baseline, "device")
+def _timing_notes(row: ResolvedRow, column: Column, values: pd.DataFrame) -> Iterable[str]:
+    """Say where a row was timed on another device than its baseline."""
+    own, others = (set(conditions(values[values["row"] == key], "device")) for key in (row.key, row.baseline))
     if column.metric == "time_s" and own and others and own != others:
         devices = [quote(" and ".join(sorted(names))) for names in (own, others)]
         yield f"Timed on {devices[0]}, but the baseline on {devices[1]}: the two cannot be compared."
-
-
-def batch_text(condition: tuple[int, int]) -> str:
-    """Write the number of processes and of images per forward pass."""
-    world, micro = condition
-    return f"{world} process{'es' if world > 1 else ''} of {micro} image{'s' if micro > 1 else ''} per forward pass"
 
 
 def _bold_best(

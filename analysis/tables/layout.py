@@ -16,7 +16,6 @@ from analysis.tables.cells import (
     Cell,
     CellKind,
     Side,
-    batch_text,
     declared_cell,
     label_cell,
     measured_cells,
@@ -218,7 +217,7 @@ def _remarks(table: ResolvedTable, values: pd.DataFrame, records: Sequence[Recor
         if any(cell.delta_p is not None for cell in cells):
             found.append(STARS)
         for usual, _ in conditions(values, "batch").most_common(1):
-            found.append(f"Trained with {batch_text(usual)}.")
+            found.append(f"Trained with {usual}.")
         if "bf16" in conditions(values, "precision"):
             found.append("Trained in mixed precision (bfloat16).")
         if any(column.metric == "time_s" for column in table.declaration.columns.values()):

@@ -17,16 +17,18 @@ from analysis.uncertainty import Estimate, over_seeds
 from pne.options import LOSSES, resolve_options
 from pne.spec import ResolvedRow, ResolvedTable, ResolvedTrack
 from pne.spec.reading import check_model, raise_problems, read_yaml, suggest
-from pne.spec.schema import Column
+from pne.spec.schema import OF_TRAINING, Column
 
 # What is the same for all columns of a run: how and on what it was trained.
-CONDITIONS = ("batch", "precision", "dataset", "dataset_fingerprint", "device")
+CONDITIONS = ("batch", "precision", "dataset", "dataset_fingerprint", "device", "code")
 VALUES = ("table", "row", "column", "seed", "run", "value", "notes", "confusion", *CONDITIONS)
 
 STALE = "Stale: measured with other training code than today's."
 MIXED = "Stale: resumed with other training code than it began with."
 OUTDATED = "Outdated: evaluated on the weights of an earlier training."
 PARTIAL = "Trained on a part of the data set: not comparable with published values."
+OTHER_DATA = "Trained on other files of the data set than most of the table: compare fingerprints in the provenance."
+OTHER_CPU = "Trained on another type of CPU than most of the table, so rounded otherwise"
 BFLOAT16 = "Evaluated in bfloat16."
 NO_SCORE = "No score of the evaluation server is entered in experiments/external.yaml."
 _ERROR_WIDTH = 160
@@ -113,7 +115,7 @@ def unplaced(scores: Sequence[ExternalScore], track: ResolvedTrack) -> tuple[str
 def collect_values(track: ResolvedTrack, results: pd.DataFrame, scores: Sequence[ExternalScore] = ()) -> pd.DataFrame:
     """Look up every measured number of the tables that a track offers.
 
-    ``time_s`` and ``weight_std`` come from training, other metrics from the column's evaluation (default: the table's),
+    What `OF_TRAINING` names comes from training, other metrics from the column's evaluation (default: the table's),
     scores of an evaluation server from `load_external`. Columns with nothing to measure have no lines.
 
     Parameters
@@ -136,7 +138,9 @@ def collect_values(track: ResolvedTrack, results: pd.DataFrame, scores: Sequence
         records.setdefault((record["run"], None), record)  # what training left is the same in all
     lines = []
     for table in track.tables.values():
+        first = len(lines)
         for key, column in table.declaration.columns.items():
+            of_column = []
             for row in table.rows.values() if table.available else ():
                 if column.kind == "external":
                     found = [_external_line(table, row, track, scores)] if row.runs else []
@@ -144,7 +148,9 @@ def collect_values(track: ResolvedTrack, results: pd.DataFrame, scores: Sequence
                     found = _measured_lines(table, row, column, records)
                 else:
                     found = []
-                lines += [{"table": table.key, "row": row.key, "column": key, **line} for line in found]
+                of_column += [{"table": table.key, "row": row.key, "column": key, **line} for line in found]
+            lines += _divided(of_column, column.relative_to) if column.relative_to else of_column
+        _note_conditions(lines[first:])
     return pd.DataFrame(lines, columns=list(VALUES), dtype=object)
 
 
@@ -152,13 +158,15 @@ def _measured_lines(
     table: ResolvedTable, row: ResolvedRow, column: Column, records: Mapping[tuple, dict]
 ) -> Iterator[dict[str, Any]]:
     metric = column.metric or "miou"
-    of_training = metric in ("time_s", "weight_std")
+    of_training = metric in OF_TRAINING
     evaluation = None if of_training else column.evaluation or table.declaration.evaluation
     for seed, run in row.runs.items():
         record = records.get((run, evaluation), {"state": "missing"})
         known = {key: value for key, value in record.items() if not _absent(value)}
         if {"world_size", "micro_batch"} <= known.keys():
-            known["batch"] = (int(known["world_size"]), int(known["micro_batch"]))
+            known["batch"] = _batch_text(int(known["world_size"]), int(known["micro_batch"]))
+        if "stale" in known and (not known["stale"] or "git_commit" in known):
+            known["code"] = f"commit {known['git_commit'][:10]}" if known["stale"] else "today's code"
         found = known.get("class_iou", {}).get(metric[4:]) if metric.startswith("iou:") else known.get(metric)
         value = None if _absent(found) else float(found)
         notes = (_reason(known, metric),) if value is None else tuple(_warnings(known, of_training))
@@ -166,12 +174,47 @@ def _measured_lines(
         yield {"seed": seed, "run": run, "value": value, "notes": notes, **conditions}
 
 
+def _divided(lines: list[dict[str, Any]], row: str) -> list[dict[str, Any]]:
+    """Divide the values of a column by those of one row with the same seed."""
+    divisors = {line["seed"]: line["value"] for line in lines if line["row"] == row}
+    lack = {"value": None, "notes": (f"The row that it is relative to, {quote(row)}, has no value with this seed.",)}
+    for line in lines:
+        if line["value"] is not None:
+            divisor = divisors.get(line["seed"])
+            line |= {"value": line["value"] / divisor} if divisor else lack
+    return lines
+
+
+def _note_conditions(lines: Sequence[dict[str, Any]]) -> None:
+    """Note beside each value of a table where its run was trained otherwise than most of the table."""
+    runs = {line["run"]: line for line in lines if "run" in line}.values()
+    counts = {name: Counter(run[name] for run in runs if run[name] is not None) for name in CONDITIONS}
+    usual = {name: count.most_common(1)[0][0] for name, count in counts.items() if len(count) > 1}
+    for line in (line for line in lines if line["value"] is not None):
+        for name, most in usual.items():
+            own = line.get(name)
+            if own in (None, most):
+                continue
+            if name in ("batch", "code"):
+                line["notes"] += (f"Trained with {own}; most of the table: {most}.",)
+            elif name == "device" and own.startswith("cpu") and most.startswith("cpu"):
+                line["notes"] += (f"{OTHER_CPU}: {quote(own)} against {quote(most)}.",)
+            elif name == "dataset_fingerprint" and len(counts["dataset"]) == 1:
+                line["notes"] += (OTHER_DATA,)
+
+
+def _batch_text(world: int, micro: int) -> str:
+    return f"{world} process{'es' if world > 1 else ''} of {micro} image{'s' if micro > 1 else ''} per forward pass"
+
+
 def _absent(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def _applies(column: Column, row: ResolvedRow, track: ResolvedTrack) -> bool:
-    """Per-positive weights exist only for losses that weigh positives."""
+    """Only a contrast has a gradient, and only losses that weigh positives have weights of them."""
+    if column.metric == "gradient_norm":
+        return all(track.runs[run].contrast is not None for run in row.runs.values())
     return column.metric != "weight_std" or all(
         _weighs_positives(track.runs[run].contrast) for run in row.runs.values()
     )

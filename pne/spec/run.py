@@ -8,7 +8,7 @@ import ast
 import pprint
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 from mmengine.config import Config
@@ -29,6 +29,7 @@ class Runtime(Machine):
 
     results: str = Field(description="Results folder of the track.")
     save_work: bool = Field(default=True, description="Keep final weights; without them evaluation ends with training.")
+    source: Literal["archive"] | None = Field(default=None, exclude=True, description="Read results from there alone.")
 
     @property
     def claimed_gpus(self) -> int:
@@ -69,13 +70,14 @@ class Run(Strict):
 
     @property
     def directory(self) -> Path:
-        """Folder of spec, results and log."""
-        return Path(self.runtime.results) / "runs" / self.run
+        """Folder of spec, results and log; of a run that is read from the archive, its entry there."""
+        results, archived = Path(self.runtime.results), self.runtime.source == "archive"
+        return results.parent / "archive" / results.name / self.run if archived else results / "runs" / self.run
 
     @property
     def work_directory(self) -> Path:
-        """Folder of checkpoints and final weights."""
-        return Path(self.runtime.results) / "work" / self.run
+        """Folder of checkpoints and final weights; the archive has none."""
+        return self.directory if self.runtime.source == "archive" else Path(self.runtime.results) / "work" / self.run
 
     @property
     def data_directory(self) -> Path:

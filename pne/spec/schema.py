@@ -14,7 +14,8 @@ EvaluationName = Literal["single_scale", "multi_scale_flip"]
 Precision = Literal["fp32", "bf16"]
 SettingName = Literal["iterations", "learning_rate", "batch_size", "weight_decay"]
 Seed = Annotated[int, Field(strict=True, ge=0)]
-METRICS = ("miou", "boundary_iou", "calibration_error", "time_s", "weight_std")  # and iou:<class>
+OF_TRAINING = ("time_s", "peak_memory_mib", "gradient_norm", "weight_std")
+METRICS = ("miou", "boundary_iou", "calibration_error", *OF_TRAINING)  # and iou:<class>
 CLASS_METRIC = "iou:"
 
 
@@ -62,6 +63,7 @@ class Column(Strict):
     evaluation: EvaluationName | None = Field(default=None, description="Of metric columns; default: the table's.")
     decimals: int = Field(default=1, ge=0, le=6)
     delta: bool = Field(default=False, description="Print the difference to the row's baseline.")
+    relative_to: Key | None = Field(default=None, description="Row whose value with the same seed each is divided by.")
     bold: bool = Field(default=False, description="Print the best measured value of a group in bold.")
 
     @property
@@ -167,7 +169,11 @@ class Table(Strict):
 
     @model_validator(mode="after")
     def _rows_fit_the_table(self) -> "Table":
-        problems = []
+        divisors = {key: column.relative_to for key, column in self.columns.items() if column.relative_to}
+        lost = {key: row for key, row in divisors.items() if row not in self.rows}
+        problems = [
+            f"columns.{key}.relative_to: no row {row!r}; rows: {', '.join(self.rows)}" for key, row in lost.items()
+        ]
         for key, row in self.rows.items():
             others = [name for name, other in self.rows.items() if name != key and other.is_trained]
             if row.baseline is not None and row.baseline not in self.rows:

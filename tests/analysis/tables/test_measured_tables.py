@@ -14,9 +14,9 @@ from scipy.stats import ttest_1samp
 from analysis.report import table_page
 from analysis.results import collect_runs, read_for_comparison
 from analysis.tables.__main__ import main
-from analysis.tables.cells import NO_BASELINE, OTHER_DATA, UNFAIR_BEST, CellKind, Side
+from analysis.tables.cells import NO_BASELINE, UNFAIR_BEST, CellKind, Side
 from analysis.tables.layout import STARS, PrintedTable, print_measured, render
-from analysis.tables.values import BFLOAT16, MIXED, PARTIAL, STALE, ExternalScore, collect_values
+from analysis.tables.values import BFLOAT16, MIXED, OTHER_DATA, PARTIAL, STALE, ExternalScore, collect_values
 from analysis.uncertainty import holm
 from pne.engine.provenance import code_sha256
 from pne.results import EvaluationResult, read_result, write_result

@@ -78,6 +78,7 @@ def test_a_row_can_say_whether_it_is_trained():
         ),
         ("kind: label}", "kind: lable}", ["columns.label.kind:", "'label'", "got 'lable'"]),
         ("baseline: base", "baseline: bas", ["rows.ours.baseline: no row 'bas'", "rows: base, ours"]),
+        ("metric: miou}", "metric: miou, relative_to: bas}", ["columns.miou.relative_to: no row 'bas'", "rows: base"]),
         ("{label: without}", "{dagger: true}", ["rows.base.label: missing"]),
         (
             "label: without}",
@@ -87,7 +88,11 @@ def test_a_row_can_say_whether_it_is_trained():
         (
             "metric: miou}",
             "metric: moiu}",
-            ["columns.miou", "miou, boundary_iou, calibration_error, time_s, weight_std or iou:<class>", "'moiu'"],
+            [
+                "columns.miou",
+                "calibration_error, time_s, peak_memory_mib, gradient_norm, weight_std or iou:<class>",
+                "'moiu'",
+            ],
         ),
         ("kind: metric, metric: miou", "kind: metric", ["columns.miou", "metric None"]),
         ("  base:", "  Base Row:", ["rows.Base Row"]),
