@@ -37,6 +37,8 @@ class Configuration(Strict):
         Name of ``experiments/tracks/<track>.yaml``.
     data_root, weights_dir : str, optional
         Folders of the data sets and of the ImageNet weights.
+    source : {"archive"}, optional
+        Print and draw from the results that are kept in git, training nothing.
     seeds : list of int, optional
         Such as ``0,1,2``.
     iterations : int, optional
@@ -57,6 +59,7 @@ class Configuration(Strict):
     track: Text = "quick"
     data_root: Text | None = None
     weights_dir: Text | None = None
+    source: Literal["archive"] | None = None
     seeds: Annotated[list[int], BeforeValidator(_as_list), Field(min_length=1)] | None = None
     iterations: Positive | None = None
     subset: bool = False
@@ -77,7 +80,7 @@ class Configuration(Strict):
     @property
     def runtime(self) -> dict[str, Any]:
         """Settings of the machine at hand that take the place of the track's; none of them changes a run's identity."""
-        names = {"device", "gpus", "micro_batch", "workers", "threads", "checkpoint_interval"}
+        names = {"source", "device", "gpus", "micro_batch", "workers", "threads", "checkpoint_interval"}
         return self.model_dump(include=names, exclude_none=True)
 
     @property
@@ -116,7 +119,7 @@ def check_folders(track: ResolvedTrack) -> None:
 
 def identity_options(configuration: Configuration) -> str:
     """Options that make every command resolve the same runs, quoted for the shell."""
-    keys = ("track", "data_root", "weights_dir", "iterations", "seeds")
+    keys = ("track", "source", "data_root", "weights_dir", "iterations", "seeds")
     return _join({f"--{key.replace('_', '-')}": getattr(configuration, key) for key in keys})
 
 

@@ -1,10 +1,13 @@
 """What a dry run needs, plans, refuses and says."""
 
+import contextlib
+
 import pytest
 from checkout import Checkout
+from finished import finish_run
 
 from pne.rehearse.record import group_runs, read_rehearsals
-from pne.spec import load_track
+from pne.spec import load_track, write_spec
 
 NO_TORCH = """
 import sys
@@ -41,9 +44,34 @@ def test_published_tables_train_nothing(pristine: Checkout) -> None:
     assert pristine.plan("published").jobs == {"published": 1, "published_table": 8}
 
 
+def test_from_the_archive_tables_and_claims_are_made_and_nothing_is_trained(checkout: Checkout) -> None:
+    asked = ("tables", "claims", "figures", "--config", "track=camvid_small", "source=archive")
+    jobs = {"table": 1, "tables": 1, "judge": 1, "claims": 1, "figures": 1}
+    assert checkout.plan(*asked).jobs == jobs  # with an empty one
+    with contextlib.chdir(checkout.folder):
+        run = next(iter(load_track("camvid_small", runtime={"source": "archive"}).runs.values()))
+        finish_run(run, "0" * 64)
+        written = write_spec(run, {**load_track("camvid_small").config(run.run)}).stat().st_mtime_ns
+    assert checkout.plan(*asked).jobs == jobs
+    checkout.snakemake("--cores", "1", "table_arms", *asked[3:])
+    numbers = (checkout / "results/camvid_small/tables/arms.csv").read_text()
+    assert f"{run.run} " in numbers
+    assert "30.0" in numbers.splitlines()[1]
+    assert (checkout.folder / run.directory / "spec.yaml").stat().st_mtime_ns == written
+    assert not (checkout / "results/camvid_small/runs").exists()
+
+
+def test_from_the_archive_figures_are_drawn_but_those_that_need_weights(pristine: Checkout) -> None:
+    plan = pristine.plan("figures", "--config", "track=quick", "source=archive")
+    assert plan.of("draw") == {"sweeps", "training_curves", "class_iou"}
+    assert set(plan.jobs) == {"draw_figure", "figures"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (("table_embedding", "--config", "source=archive"), "the archive holds none of its weights; leave out source="),
+        (("tables", "--config", "source=attic"), "--config source: "),
         (("tables", "--config", "trak=quick"), "--config trak: unknown key; did you mean track?"),
         (("tables", "--config", "track=quik"), "no track 'quik'; did you mean quick?"),
         (("table_ade20k", "--config", "track=camvid"), "track camvid does not offer table ade20k"),

@@ -1,9 +1,12 @@
 # What the rules share: the run behind a job's files, what it asks of a machine, its result files.
 
+from analysis.tables import EMBEDDING
+
 RESOURCES = TRACK.declaration.resources
 # Inputs of the targets for one table, one figure, one archive, by name; filled by the files of their rules.
 TARGETS = {}
-TABLES = [name for name, table in TRACK.tables.items() if table.available]
+ARCHIVED = OPTIONS.source == "archive"
+TABLES = [name for name, table in TRACK.tables.items() if table.available and not (ARCHIVED and name == EMBEDDING)]
 
 
 def sources(*patterns):
@@ -44,6 +47,8 @@ def run_of(wildcards):
             f"{wildcards.run} is no run of track {TRACK.name} as it is declared now; "
             f"the runs there are: python -m analysis.runs {IDENTITY}"
         )
+    if ARCHIVED:
+        raise WorkflowError(f"{wildcards.run}: the archive holds none of its weights; leave out source=archive")
     return RUNS[wildcards.run]
 
 
@@ -72,12 +77,13 @@ def runs_of(table):
 
 
 def results_of(runs, evaluations=None):
-    # Result files of runs; without named evaluations, every one that some table asks of them.
-    return [
-        f"results/{TRACK.name}/runs/{run}/{name}.json"
+    # Result files of runs; without named evaluations, every one that some table asks of them. Of the archive: what is there.
+    files = [
+        str(RUNS[run].directory / f"{name}.json")
         for run in runs
         for name in ("train", *(RUNS[run].evaluations if evaluations is None else sorted(evaluations)))
     ]
+    return [file for file in files if not ARCHIVED or Path(file).exists()]
 
 
 def complete(runs, evaluations=None):

@@ -1,7 +1,5 @@
 # Tables, claims and the paper's own tables: made from result files, never a reason to train.
 
-from analysis.tables import EMBEDDING
-
 FORMATS = ("tex", "csv", "md")
 CLAIMS = [f"results/{TRACK.name}/claims/claims.{suffix}" for suffix in ("md", "csv", "json")]
 PRINTS = [*ANALYSIS, *(f"analysis/templates/{name}" for name in ("table.tex", "table.md", "tables.tex"))]
