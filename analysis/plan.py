@@ -1,10 +1,11 @@
 """Say what a track would train, per table, before anything is launched; nothing is written or locked."""
 
+import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, product
 from math import sqrt
 from pathlib import Path
 from statistics import fmean, median, variance
@@ -16,7 +17,7 @@ from analysis.status import summarise
 from analysis.uncertainty import FEWEST_SEEDS, detectable
 from pne.errors import reports_user_errors
 from pne.rehearse.record import read_rehearsals
-from pne.spec import ResolvedTrack, Run
+from pne.spec import ResolvedTrack, Run, load_track
 
 GPU_SIZES_GIB = (8, 11, 16, 24, 32, 40, 48, 80, 96, 141)
 
@@ -189,14 +190,23 @@ def describe(table: pd.DataFrame, track: ResolvedTrack, costs: Mapping[str, Cost
     return "\n".join(lines).rstrip()
 
 
-def describe_power(track: ResolvedTrack, frame: pd.DataFrame) -> str:
-    """Say which true differences of mIoU seeds find, in points where results tell how much differences scatter."""
-    deviation, differences = paired_deviation(track, frame)
+def describe_power(track: ResolvedTrack, known: Iterable[tuple[ResolvedTrack, pd.DataFrame]]) -> str:
+    """Say which true differences of mIoU seeds find, in points where results tell how much differences scatter.
+
+    Parameters
+    ----------
+    track : ResolvedTrack
+    known : iterable of (ResolvedTrack, DataFrame)
+        Results that can tell, from `analysis.results.read_results`; the first that do are taken.
+    """
+    deviations = ((*paired_deviation(*one), one[0]) for one in known)
+    deviation, differences, source = next((one for one in deviations if one[1]), (1, 0, track))
     unit = "points of mIoU" if differences else "standard deviations of the paired difference"
     numbers = sorted({3, 5, 8, len(track.declaration.seeds)} - {1, 2})
     found = [f"{n} seeds {detectable(n, deviation):.2f} ({detectable(n, deviation, 3):.2f})" for n in numbers]
     known = (
-        f"Paired differences have a standard deviation of {deviation:.2f} points, pooled over {differences} rows."
+        f"Paired differences have a standard deviation of {deviation:.2f} points, pooled over {differences} rows"
+        f"{'' if source is track else f' of the archive of track {source.name}'}."
         if differences
         else "How many points that is, is not known until a row and its baseline have finished two seeds each."
     )
@@ -204,6 +214,14 @@ def describe_power(track: ResolvedTrack, frame: pd.DataFrame) -> str:
         f"Seeds find a true difference in 80 % of cases from (as one of three) {', '.join(found)} {unit}.\n"
         f"Fewer than {FEWEST_SEEDS} decide nothing. {known}"
     )
+
+
+def archived_results(args: argparse.Namespace) -> Iterator[tuple[ResolvedTrack, pd.DataFrame]]:
+    """Read what the archive holds, of the track asked for first."""
+    names = sorted(path.name for path in args.results.glob("archive/*") if path.is_dir())
+    for name in sorted(names, key=lambda name: name != args.track):
+        kept = load_track(name, experiments=args.experiments, results=args.results, runtime={"source": "archive"})
+        yield kept, read_results(kept)
 
 
 def paired_deviation(track: ResolvedTrack, frame: pd.DataFrame) -> tuple[float, int]:
@@ -259,7 +277,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     frame = read_results(track)
     costs = estimate(track, frame, rehearsed_costs(args.results / track.name / "rehearsals", track))
     print(describe(plan(track, summarise(frame), costs), track, costs))
-    print(describe_power(track, frame))
+    print(describe_power(track, chain([(track, frame)], archived_results(args))))
 
 
 if __name__ == "__main__":

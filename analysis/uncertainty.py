@@ -390,6 +390,11 @@ def miou(counts: ClassCounts, weights: ArrayLike | None = None) -> Array:
     return mean_of_known(class_iou(counts, weights))
 
 
+def clip_of(name: str) -> str:
+    """Return the clip of a frame of CamVid, or the city of an image of Cityscapes, with which its name begins."""
+    return name.partition("_")[0]
+
+
 _FRAMES = ("camvid", "cityscapes")
 _SHORTEST_BLOCK = 10
 
@@ -416,7 +421,7 @@ def image_blocks(names: Sequence[str], dataset: str) -> NDArray[np.int64]:
         return np.arange(len(names))
     sequences: dict[str, list[int]] = {}
     for index in sorted(range(len(names)), key=names.__getitem__):
-        sequences.setdefault(names[index].partition("_")[0], []).append(index)
+        sequences.setdefault(clip_of(names[index]), []).append(index)
     length = max(_SHORTEST_BLOCK, len(names) / FEWEST_BLOCKS)
     blocks, first = np.empty(len(names), np.int64), 0
     for frames in sequences.values():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from samples import write_history
 
-from analysis import archive, findings
+from analysis import archive, findings, plan
 from analysis.claims import Claim
 from analysis.claims.verdicts import Judge
 from analysis.figures import features_file, resolve_figures
@@ -251,26 +251,36 @@ def write_findings(monkeypatch: pytest.MonkeyPatch, repository: Path, tmp_path: 
     return write
 
 
-def test_findings_read_each_primary_contrast(arms, keep, tmp_path, write_findings):
+def test_findings_read_each_primary_contrast(arms, keep, tmp_path, write_findings, repository, capsys):
     assert keep() == 0
-    for seed in (0, 1):  # of OHEM one seed is left
-        shutil.rmtree(tmp_path / "archive/camvid_small" / run_of(arms, "ohem", seed).run)
     (tmp_path / "archive/camvid_small/run-of-before").mkdir()
     text, readme = write_findings()
-    lines = {line.split(" | ")[0]: line for line in text.splitlines() if line.startswith("| PNE −")}
-    gain = "| PNE − Cross entropy | 3 | +2.20 | [+1.95, +2.45] | 0.002 | **gain** | +3.90, +2.30 |"
-    assert lines["| PNE − Cross entropy"] == gain
-    assert "**undetermined** | +1.30 |" in lines["| PNE − Asymmetric (IAS, CN)"]
-    assert lines["| PNE − OHEM"] == "| PNE − OHEM | 1 | −0.90 | – | – | **not enough seeds** | – |"
+    gain = "| PNE − Cross entropy | 3 | +2.20 | [+1.95, +2.45] | 0.002 | **gain** | +3.90 (outside), +2.30 |"
+    assert gain in text
+    assert "| PNE − Cross entropy | 0.10 | 0.57 |" in text  # 5.67 deviations
+    assert "**undetermined** | +1.30 (outside) |" in text
+    assert "| OHEM − Cross entropy | 3 | +3.07 |" in text
+    assert text.count("| mIoU, clip ") == text.count("| boundary IoU | ") == 1
+    assert f"| 0.41 | – | common | – | {COMMITS[0]:.10} | {code_sha256(run_of(arms, 'pne')):.12} |" in text
     assert gain in readme
     assert "![Differences of each seed](docs/images/findings.png)" in readme
     assert "refutes nothing on Cityscapes" in text
     assert "refutes nothing on Cityscapes" in readme
-    assert f"Measured at commit {COMMITS[0]}." in text
     assert "no such runs now: run-of-before." in text
-    assert "n = 1 of 8 seeds." in text  # the footnotes of the table come along
+    assert "n = 3 of 8 seeds." in text  # the footnotes of the table come along
     assert (tmp_path / "docs/images/findings.png").stat().st_size > 1000
-    assert code_sha256(run_of(arms, "pne")) not in text
+    plan.main(["--track", "quick", "--results", str(tmp_path), "--experiments", str(repository / "experiments")])
+    assert "over 3 rows of the archive of track camvid_small." in capsys.readouterr().out
+
+
+def test_a_seed_that_an_arm_lacks_does_not_count(arms, keep, tmp_path, write_findings):
+    assert keep() == 0
+    for seed in (0, 1):
+        shutil.rmtree(tmp_path / "archive/camvid_small" / run_of(arms, "ohem", seed).run)
+    text, _ = write_findings()
+    assert text.count("**not enough seeds**") == 5
+    assert "| PNE − OHEM | 1 | −0.90 | – | – | **not enough seeds** | – |" in text
+    assert "Seeds that an arm lacks are not counted: 0, 1." in text
 
 
 def test_a_small_difference_and_a_loss_read_so(arms, keep, write_findings):
