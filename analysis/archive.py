@@ -56,10 +56,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Archive every finished run of the track, or nothing where one of them is unfit."""
     parser = track_parser("python -m analysis.archive", "Keep results of finished runs in git, but no weights.")
     args = parser.parse_args(argv)
-    track = resolve(args)
+    track = resolve(args, studies=True)
     # As on a machine where nothing is set otherwise than the track says: no paths of this one.
     args.source, args.data_root, args.weights_dir = "archive", None, None
-    plain = resolve(args)
+    plain = resolve(args, studies=True)
     summary = summarise(read_results(track)).set_index("run")
     raise_problems([f"{run}: {row['error']}" for run, row in summary.iterrows() if row["state"] == "failed"])
     finished = [track.runs[run] for run in summary.index[summary["state"] == "finished"]]

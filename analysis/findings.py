@@ -249,7 +249,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     catalogue, findings = read_catalogue(args.experiments), []
     for folder in sorted(path for path in args.results.glob("archive/*") if path.is_dir()):
-        track = load_track(folder.name, results=args.results, runtime={"source": "archive"}, catalogue=catalogue)
+        options = {"runtime": {"source": "archive"}, "studies": True}
+        track = load_track(folder.name, results=args.results, catalogue=catalogue, **options)
         entries = {path.name for path in folder.iterdir()}
         if entries & {run for row in track.tables[TABLE].rows.values() for run in row.runs.values()}:
             findings.append(find(track, sorted(entries), catalogue.tables))

@@ -40,7 +40,7 @@ def measured_tables(args: argparse.Namespace) -> list[Path]:
 
     Table embedding is measured from extracted features, so it is written only where it is named.
     """
-    track = resolve(args)
+    track = resolve(args, studies=bool(args.table))
     offered = {key: table for key, table in track.tables.items() if table.available}
     for name in args.table or ():
         if name in track.tables and name not in offered:
@@ -56,7 +56,9 @@ def measured_tables(args: argparse.Namespace) -> list[Path]:
     for name in names:
         if name != EMBEDDING:
             paths += write_table(print_measured(offered[name], track, values), folder, quoted_italic=True)
-    return [*paths, write_document((table.declaration for table in offered.values()), folder)]
+    declared = [table.declaration for table in offered.values()]
+    shown = [table for table in declared if not table.study or (folder / f"{table.table}.tex").exists()]
+    return [*paths, write_document(shown, folder)]
 
 
 def published_tables(args: argparse.Namespace) -> list[Path]:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from analysis.latex_text import quote
 from analysis.tables.values import Series, conditions, series_of
-from analysis.uncertainty import LEVEL, difference_p, holm
+from analysis.uncertainty import LEVEL, difference_p, holm, over_seeds
 from pne.spec import ResolvedRow, ResolvedTable
 from pne.spec.schema import Column, Row
 
@@ -159,6 +159,7 @@ def measured_cells(table: ResolvedTable, side: Side, values: pd.DataFrame) -> di
             seeds=len(own.by_seed),
             delta=None if difference is None else float(difference.value),
             delta_p=float(difference_p(difference)) if tested else None,
+            interval=over_seeds([*own.by_seed.values()]).interval()[1:] if column.interval and own.by_seed else None,
             decimals=column.decimals,
             notes=notes,
         )

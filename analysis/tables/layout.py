@@ -23,6 +23,7 @@ from analysis.tables.cells import (
     write_number,
 )
 from analysis.tables.values import conditions
+from analysis.uncertainty import FEWEST_SEEDS
 from pne.files import write_text
 from pne.spec import ResolvedTable, ResolvedTrack
 from pne.spec.schema import Row, Table
@@ -30,6 +31,7 @@ from pne.spec.schema import Row, Table
 QUOTED = "Italics: quoted from the literature."
 ONE_SEED = "Measured: one seed (n = 1); how much another seed would differ is not known."
 STARS = r"*: differs from its baseline at 5\,\% over seeds, after Holm over the differences of the table."
+INTERVALS = r"Brackets (sub- and superscripts): 95\,\% interval of the mean over seeds (Student's t)."
 TEMPLATES = Path(__file__).parents[1] / "templates"
 
 Line = tuple[Cell, ...]
@@ -216,6 +218,8 @@ def _remarks(table: ResolvedTable, values: pd.DataFrame, records: Sequence[Recor
         found.append(many if seeds > 1 else ONE_SEED)
         if any(cell.delta_p is not None for cell in cells):
             found.append(STARS)
+        if any(cell.interval is not None for cell in cells) and seeds >= FEWEST_SEEDS:
+            found.append(INTERVALS)
         for usual, _ in conditions(values, "batch").most_common(1):
             found.append(f"Trained with {usual}.")
         if "bf16" in conditions(values, "precision"):

@@ -31,6 +31,7 @@ OTHER_DATA = "Trained on other files of the data set than most of the table: com
 OTHER_CPU = "Trained on another type of CPU than most of the table, so rounded otherwise"
 BFLOAT16 = "Evaluated in bfloat16."
 NO_SCORE = "No score of the evaluation server is entered in experiments/external.yaml."
+NO_UNIT = "No ratio: the row that it is relative to has no value with this seed."
 _ERROR_WIDTH = 160
 
 
@@ -140,7 +141,6 @@ def collect_values(track: ResolvedTrack, results: pd.DataFrame, scores: Sequence
     for table in track.tables.values():
         first = len(lines)
         for key, column in table.declaration.columns.items():
-            of_column = []
             for row in table.rows.values() if table.available else ():
                 if column.kind == "external":
                     found = [_external_line(table, row, track, scores)] if row.runs else []
@@ -148,8 +148,7 @@ def collect_values(track: ResolvedTrack, results: pd.DataFrame, scores: Sequence
                     found = _measured_lines(table, row, column, records)
                 else:
                     found = []
-                of_column += [{"table": table.key, "row": row.key, "column": key, **line} for line in found]
-            lines += _divided(of_column, column.relative_to) if column.relative_to else of_column
+                lines += [{"table": table.key, "row": row.key, "column": key, **line} for line in found]
         _note_conditions(lines[first:])
     return pd.DataFrame(lines, columns=list(VALUES), dtype=object)
 
@@ -170,19 +169,11 @@ def _measured_lines(
         found = known.get("class_iou", {}).get(metric[4:]) if metric.startswith("iou:") else known.get(metric)
         value = None if _absent(found) else float(found)
         notes = (_reason(known, metric),) if value is None else tuple(_warnings(known, of_training))
+        if value is not None and column.relative_to is not None:
+            unit = records.get((table.rows[column.relative_to].runs.get(seed), evaluation), {}).get(metric)
+            value, notes = (None, (NO_UNIT,)) if _absent(unit) or unit == 0 else (value / unit, notes)
         conditions = {key: known.get(key) for key in ("confusion", *CONDITIONS)}
         yield {"seed": seed, "run": run, "value": value, "notes": notes, **conditions}
-
-
-def _divided(lines: list[dict[str, Any]], row: str) -> list[dict[str, Any]]:
-    """Divide the values of a column by those of one row with the same seed."""
-    divisors = {line["seed"]: line["value"] for line in lines if line["row"] == row}
-    lack = {"value": None, "notes": (f"The row that it is relative to, {quote(row)}, has no value with this seed.",)}
-    for line in lines:
-        if line["value"] is not None:
-            divisor = divisors.get(line["seed"])
-            line |= {"value": line["value"] / divisor} if divisor else lack
-    return lines
 
 
 def _note_conditions(lines: Sequence[dict[str, Any]]) -> None:
@@ -212,12 +203,11 @@ def _absent(value: Any) -> bool:
 
 
 def _applies(column: Column, row: ResolvedRow, track: ResolvedTrack) -> bool:
-    """Only a contrast has a gradient, and only losses that weigh positives have weights of them."""
+    """Per-positive weights exist only for losses that weigh positives, gradients of embeddings only with a contrast."""
+    contrasts = [track.runs[run].contrast for run in row.runs.values()]
     if column.metric == "gradient_norm":
-        return all(track.runs[run].contrast is not None for run in row.runs.values())
-    return column.metric != "weight_std" or all(
-        _weighs_positives(track.runs[run].contrast) for run in row.runs.values()
-    )
+        return None not in contrasts
+    return column.metric != "weight_std" or all(map(_weighs_positives, contrasts))
 
 
 def _weighs_positives(contrast: Mapping[str, Any] | None) -> bool:

@@ -216,7 +216,7 @@ def reason(status: int, log: Path) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Rehearse, and print what was found; return the exit status."""
     args = parser().parse_args(argv)
-    track = load_track(args.track, **track_options(args))
+    track = load_track(args.track, studies=bool(args.run or args.tables), **track_options(args))
     groups = chosen(track, args.run, args.tables)
     failures = []
     say(f"{len(groups)} rehearsals for {sum(map(len, groups))} runs")

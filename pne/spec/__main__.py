@@ -46,7 +46,7 @@ def check_declarations(
     problems: list[str] = []
     for name in tracks or catalogue.tracks:
         try:
-            resolved[name] = load_track(name, experiments=experiments, catalogue=catalogue)
+            resolved[name] = load_track(name, studies=True, experiments=experiments, catalogue=catalogue)
         except UserError as error:
             problems += str(error).splitlines()
     raise_problems(problems)
@@ -121,7 +121,7 @@ def track_options(args: argparse.Namespace) -> dict[str, Any]:
 
 def _write(args: argparse.Namespace) -> None:
     options = track_options(args) | {"iterations": args.iterations, "limit": args.limit}
-    track = load_track(args.track, tables=args.tables, **options)
+    track = load_track(args.track, tables=args.tables, studies=bool(args.run), **options)
     for run in args.run or track.runs:
         config = track.config(run)
         check_weights(track, run)

@@ -4,6 +4,7 @@ The classes of data sets are known without torch: of ours from their layout, of 
 """
 
 import ast
+import math
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -55,7 +56,7 @@ class Catalogue:
     contrasts, tracks : dict
         By name, alphabetical.
     tables : dict of str to Table
-        By name; the paper's tables in printed order, then the others alphabetically.
+        By name; the paper's tables in printed order, then the others alphabetically, studies last.
     """
 
     folder: Path
@@ -96,8 +97,9 @@ def read_catalogue(folder: Path) -> Catalogue:
     raise_problems(problems)
     _check_classes(catalogue, problems)
     raise_problems(problems)
-    printed = sorted(catalogue.tables.items(), key=lambda item: (item[1].number is None, item[1].number or 0, item[0]))
-    return Catalogue(folder, catalogue.contrasts, dict(printed), catalogue.tracks)
+    tables = catalogue.tables
+    printed = sorted(tables, key=lambda name: (tables[name].study, tables[name].number or math.inf, name))
+    return Catalogue(folder, catalogue.contrasts, {name: tables[name] for name in printed}, catalogue.tracks)
 
 
 def _read_all(folder: Path, model: type[Model], name_key: str, problems: list[str]) -> dict[str, Model]:

@@ -4,7 +4,8 @@ A model file says which stock config it stands for, a data set file what is read
 with which optimiser. What a model file says about the optimiser takes precedence: it is the recipe of its family.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -170,6 +171,15 @@ class RunConfig:
             "test_dataloader": copied(config["val_dataloader"]),
             "test_evaluator": dict(metric),
         }
+
+
+def sized(changes: Any, crop: Sequence[int]) -> Any:
+    """Write for ``{of_crop: share}``, wherever it stands, the number of pixels: that share of a training crop."""
+    if not isinstance(changes, Mapping):
+        return changes
+    if set(changes) == {"of_crop"}:
+        return round(changes["of_crop"] * math.prod(crop))
+    return {key: sized(value, crop) for key, value in changes.items()}
 
 
 def _scaled(schedulers: list[dict[str, Any]], declared: int, iterations: int) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from mmengine.config import Config
 from pne.errors import UserError
 from pne.spec.catalogue import Catalogue, missing_class, read_catalogue
 from pne.spec.checks import check_changes, is_count, value_at
-from pne.spec.compose import BaseConfigs, RunConfig, place
+from pne.spec.compose import BaseConfigs, RunConfig, place, sized
 from pne.spec.contrast import ResolvedContrast, resolve_contrast
 from pne.spec.identity import run_slug
 from pne.spec.reading import check_model, raise_problems, suggest
@@ -132,6 +132,7 @@ def load_track(
     weights_dir: Path | str | None = None,
     seeds: Iterable[int] | None = None,
     tables: Iterable[str] | None = None,
+    studies: bool = False,
     runtime: Mapping[str, Any] | None = None,
     iterations: int | None = None,
     limit: int | None = None,
@@ -151,6 +152,8 @@ def load_track(
         Instead of the track's.
     tables : iterable of str, optional
         Keep these tables and their runs alone. The runs do not depend on it.
+    studies : bool
+        Where no tables are named, keep the studies beside the others.
     runtime : Mapping, optional
         Changes to `pne.spec.Runtime`, such as ``workers`` or ``device``. No run's identity depends on it.
     iterations : int, optional
@@ -189,7 +192,9 @@ def load_track(
     }
     resolver = Resolver(catalogue, track, check_model(Runtime, where, "runtime: "), iterations, limit)
     resolved = resolver.resolve()
-    return resolved if tables is None else restricted(resolved, tables)
+    if tables is None:
+        tables = [key for key, table in resolved.tables.items() if studies or not table.declaration.study]
+    return restricted(resolved, tables)
 
 
 def restricted(track: ResolvedTrack, names: Iterable[str]) -> ResolvedTrack:
@@ -280,12 +285,13 @@ class Resolver:
         except UserError as error:
             self.problems += str(error).splitlines()  # of a file, whichever rows use it
             return {}
-        check_changes(base, row.config or {})
+        changes = sized(row.config or {}, base["model"]["data_preprocessor"]["size"])
+        check_changes(base, changes)
         runs = {}
         for seed in self.track.seeds:
             config = RunConfig(
                 base,
-                changes=row.config,
+                changes=changes,
                 contrast=contrast,
                 seed=seed,
                 precision=self.track.precision,

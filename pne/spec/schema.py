@@ -65,6 +65,7 @@ class Column(Strict):
     delta: bool = Field(default=False, description="Print the difference to the row's baseline.")
     relative_to: Key | None = Field(default=None, description="Row whose value with the same seed each is divided by.")
     bold: bool = Field(default=False, description="Print the best measured value of a group in bold.")
+    interval: bool = Field(default=False, description="Print the 95 % interval of the mean over seeds, nothing else.")
 
     @property
     def class_name(self) -> str | None:
@@ -138,6 +139,7 @@ class Table(Strict):
 
     table: Key
     question: str = Field(description="What the table answers.")
+    study: bool = Field(default=False, description="Made when it, or the target studies, is asked for; not by tables.")
     paper: Paper | None = Field(default=None, description="Absent for an own ablation.")
     caption: str | None = Field(default=None, description="Of an own ablation; default: the question.")
     dataset: Key | None = None
@@ -169,11 +171,10 @@ class Table(Strict):
 
     @model_validator(mode="after")
     def _rows_fit_the_table(self) -> "Table":
-        divisors = {key: column.relative_to for key, column in self.columns.items() if column.relative_to}
-        lost = {key: row for key, row in divisors.items() if row not in self.rows}
-        problems = [
-            f"columns.{key}.relative_to: no row {row!r}; rows: {', '.join(self.rows)}" for key, row in lost.items()
-        ]
+        problems = []
+        for key, column in self.columns.items():
+            if (unit := column.relative_to) not in (None, *self.rows):
+                problems.append(f"columns.{key}.relative_to: no row {unit!r}; rows: {', '.join(self.rows)}")
         for key, row in self.rows.items():
             others = [name for name, other in self.rows.items() if name != key and other.is_trained]
             if row.baseline is not None and row.baseline not in self.rows:

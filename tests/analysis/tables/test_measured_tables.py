@@ -15,7 +15,7 @@ from analysis.report import table_page
 from analysis.results import collect_runs, read_for_comparison
 from analysis.tables.__main__ import main
 from analysis.tables.cells import NO_BASELINE, UNFAIR_BEST, CellKind, Side
-from analysis.tables.layout import STARS, PrintedTable, print_measured, render
+from analysis.tables.layout import INTERVALS, STARS, PrintedTable, print_measured, render
 from analysis.tables.values import BFLOAT16, MIXED, OTHER_DATA, PARTIAL, STALE, ExternalScore, collect_values
 from analysis.uncertainty import holm
 from pne.engine.provenance import code_sha256
@@ -293,6 +293,26 @@ def test_time_and_weight_deviation_come_from_training(quick, finish):
     table = printed(quick, "positive_weights")
     assert cell(table, "logit", "weight_std").value == 1.5
     assert cell(table, "without", "weight_std").kind is CellKind.EMPTY  # nothing is weighed there
+
+
+def test_studies_print_intervals_and_gradients_relative_to_a_row(finish, in_repository, tmp_path):
+    track = load_track("quick", results=tmp_path, seeds=(0, 1, 2), tables=["controls"])
+    norms = {"pne": (0.1, 0.2, 0.4), "pne_double": (0.1, 0.2, 0.5), "weight_0": (0.1, 0.2, 0.4)}
+    for row, values in norms.items():
+        for seed, norm in enumerate(values):
+            finish(run_of(track, "controls", row, seed), miou=20.0 + seed, final_statistics={"gradient_norm": norm})
+    finish(run_of(track, "controls", "base"), miou=19.0, peak_memory_mib=1234.4)
+    table = printed(track, "controls")
+    assert cell(table, "pne", "gradient").value == 1
+    assert cell(table, "pne_double", "gradient").value == pytest.approx((2 + 2 + 2.5) / 3)  # of the weighted loss
+    assert cell(table, "weight_0", "gradient").value == 0
+    assert cell(table, "base", "gradient").kind is CellKind.EMPTY
+    assert cell(table, "detached", "gradient").notes == ("Not run yet.",)
+    assert cell(table, "base", "memory").value == 1234.4
+    half = 4.302652729911275 / np.sqrt(3)  # of Student's t with two degrees of freedom
+    assert cell(table, "pne").interval == pytest.approx((21 - half, 21 + half))
+    assert "| PNE | 21.0 [18.5, 23.5]" in render(table, "md", quoted_italic=True)
+    assert INTERVALS in table.remarks
 
 
 def test_quoted_rows_have_no_measured_side(quick):
