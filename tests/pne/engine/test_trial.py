@@ -29,7 +29,7 @@ def mistakes(declarations, tables=("positive_weights",)):
 def test_nothing_is_wrong_with_the_tracks_for_small_machines(repository, capsys):
     command = ["check", "--build", "--track", "quick", "camvid", "--experiments", str(repository / "experiments")]
     assert main(command) == 0
-    assert "quick: 44 runs" in capsys.readouterr().out
+    assert "quick: 104 runs" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
