@@ -28,7 +28,7 @@ from workflows.configuration import check_folders, identity_options, read_config
 
 try:
     OPTIONS = read_configuration(config)
-    TRACK = load_track(OPTIONS.track, **OPTIONS.track_arguments)
+    TRACK = load_track(OPTIONS.track, studies=True, **OPTIONS.track_arguments)
     check_folders(TRACK)
 except UserError as error:
     raise WorkflowError(str(error))

@@ -40,6 +40,15 @@ def test_each_table_has_a_target_that_asks_for_its_own_runs(pristine: Checkout) 
     assert plan.of("print") == {"contrast_form"}
 
 
+def test_studies_are_made_when_they_are_asked_for(pristine: Checkout) -> None:
+    plain = set(pristine.runs("quick"))
+    assert pristine.plan("tables").of("train") == plain
+    studies = pristine.plan("studies")
+    assert studies.of("print") == {"losses", "controls", "fidelity", "temperature_fair", "negatives", "anchors"}
+    assert len(studies.of("train") - plain) == 60
+    assert pristine.plan("table_losses").of("train") < studies.of("train")
+
+
 def test_published_tables_train_nothing(pristine: Checkout) -> None:
     assert pristine.plan("published").jobs == {"published": 1, "published_table": 8}
 

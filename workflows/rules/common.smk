@@ -1,12 +1,17 @@
 # What the rules share: the run behind a job's files, what it asks of a machine, its result files.
 
 from analysis.tables import EMBEDDING
+from pne.spec.resolve import restricted
 
 RESOURCES = TRACK.declaration.resources
 # Inputs of the targets for one table, one figure, one archive, by name; filled by the files of their rules.
 TARGETS = {}
 ARCHIVED = OPTIONS.source == "archive"
-TABLES = [name for name, table in TRACK.tables.items() if table.available and not (ARCHIVED and name == EMBEDDING)]
+OFFERED = {name: table.declaration for name, table in TRACK.tables.items() if table.available}
+STUDIES = [name for name, declaration in OFFERED.items() if declaration.study]
+TABLES = [name for name in OFFERED if name not in STUDIES and not (ARCHIVED and name == EMBEDDING)]
+# Runs of the tables that are no studies.
+PRINTED = restricted(TRACK, OFFERED.keys() - set(STUDIES)).runs
 
 
 def sources(*patterns):

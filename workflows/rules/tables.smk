@@ -77,8 +77,8 @@ rule published_table:
 rule judge:
     """Judge each claim of the paper."""
     input:
-        results=results_of(RUNS),
-        retrained=retrained(RUNS),
+        results=results_of(PRINTED),
+        retrained=retrained(PRINTED),
         declarations=["experiments/claims.yaml", *EXTERNAL],
         scripts=[*ANALYSIS, "analysis/templates/claims.md"],
     output:
@@ -101,7 +101,7 @@ def refuse(table):
 
     def raise_reason(wildcards):
         raise WorkflowError(
-            f"track {TRACK.name} does not offer table {table.key}: {table.reason}; it offers {', '.join(TABLES)}"
+            f"track {TRACK.name} does not offer table {table.key}: {table.reason}; it offers {', '.join(OFFERED)}"
         )
 
     return raise_reason
@@ -115,8 +115,9 @@ TARGETS |= {
     )
     for name, table in TRACK.tables.items()
 }
-TARGETS["tables"] = [*map(table_files, TABLES), *complete(RUNS)]
-TARGETS["claims"] = [*CLAIMS, *complete(RUNS)]
+TARGETS["tables"] = [*map(table_files, TABLES), *complete(PRINTED)]
+TARGETS["studies"] = [TARGETS[f"table_{name}"] for name in STUDIES]
+TARGETS["claims"] = [*CLAIMS, *complete(PRINTED)]
 TARGETS["published"] = [
     table_files(name, "published") for name, table in TRACK.tables.items() if table.declaration.paper
 ]
