@@ -84,7 +84,8 @@ def code_sha256(run: "Run", package: Path = PACKAGE) -> str:
     """Hash the code that can change what training and evaluating a run give.
 
     That are the modules of the package that `ENTRIES` import, directly or not, but those that are `EXCLUDED`; the
-    module of the run's loss and what it imports; and the values of all options of that loss.
+    module of the run's loss, those of classes that its config names by path, and what they import; and the values of
+    all options of that loss.
 
     Parameters
     ----------
@@ -100,13 +101,14 @@ def code_sha256(run: "Run", package: Path = PACKAGE) -> str:
         errors say.
     """
     contrast = run.contrast or {"loss": None}
-    return _hash(package, contrast["loss"], json.dumps(contrast.get("options") or {}, sort_keys=True))
+    options = json.dumps(contrast.get("options") or {}, sort_keys=True)
+    return _hash(package, contrast["loss"], options, tuple(run.modules))
 
 
 @lru_cache
-def _hash(package: Path, loss: str | None, options: str) -> str:
+def _hash(package: Path, loss: str | None, options: str, modules: tuple[str, ...]) -> str:
     statements, seen = {options}, set()
-    waiting = [package / entry for entry in ENTRIES]
+    waiting = [package / entry for entry in ENTRIES] + [path for name in modules if (path := _file(name, package))]
     if loss is not None and ":" in loss:
         waiting.append(source_of(loss.partition(":")[0]))
     elif loss is not None:

@@ -1,7 +1,6 @@
 """Cross entropy's own ways to hard pixels, where mmsegmentation lacks a part.
 
-Rows name these classes by their path, which is all of them that a run's id knows: no formula here is ever changed,
-another one takes another name.
+Rows name these classes by their path: this code counts in the code hash of the runs that use it, and of no others.
 """
 
 from mmseg.models.losses.focal_loss import py_sigmoid_focal_loss

@@ -15,7 +15,7 @@ from mmengine.config import Config
 from pne.errors import UserError
 from pne.spec.catalogue import Catalogue, missing_class, read_catalogue
 from pne.spec.checks import check_changes, is_count, value_at
-from pne.spec.compose import BaseConfigs, RunConfig, place, sized
+from pne.spec.compose import BaseConfigs, RunConfig, place, sized, types_of
 from pne.spec.contrast import ResolvedContrast, resolve_contrast
 from pne.spec.identity import run_slug
 from pne.spec.reading import check_model, raise_problems, suggest
@@ -340,6 +340,7 @@ class Resolver:
             iterations=config.iterations,
             batch_size=config.plain["train_dataloader"]["batch_size"],
             config_sha256=config_sha256,
+            modules=sorted({name.rpartition(".")[0] for name in types_of(config.plain) if name.startswith("pne.")}),
             evaluations=sorted({"single_scale", *evaluations, *(known.evaluations if known else ())}, reverse=True),
             runtime=self.runtime,
         )

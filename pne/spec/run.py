@@ -60,6 +60,7 @@ class Run(Strict):
     iterations: int = Field(ge=1)
     batch_size: int = Field(ge=1, description="Images per optimiser step, over all processes.")
     config_sha256: str = Field(description="Hash of the canonical config (pne.spec.identity).")
+    modules: list[str] = Field(default=[], description="Of the package, whose classes the config names by path.")
     evaluations: list[EvaluationName] = Field(description="Evaluations that tables ask for; not hashed.")
     runtime: Runtime
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from pne.engine.provenance import code_sha256
 from pne.options import PRESETS, resolve_options
 from pne.spec import ResolvedTrack, load_track
 
@@ -84,3 +85,12 @@ def test_fidelity_changes_one_option_after_the_other_and_ends_where_it_began(tra
             same = rows[key.removeprefix("scaled_")]
             assert (row["options"], same["weight"]) == (same["options"], 1.3)
             assert row["weight"] != 1.3
+
+
+def test_the_code_of_classes_named_by_path_counts_for_their_runs(track: ResolvedTrack) -> None:
+    base, lovasz, *named = (
+        track.runs[track.tables["losses"].rows[row].runs[0]] for row in ("base", "lovasz", "focal", "ohem")
+    )
+    assert base.modules == lovasz.modules == []
+    assert all(run.modules == ["pne.heads.hard_pixels"] for run in named)
+    assert code_sha256(base) == code_sha256(lovasz) != code_sha256(named[0]) == code_sha256(named[1])
