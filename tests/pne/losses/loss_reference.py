@@ -1,7 +1,5 @@
 """The losses as plain loops over images, sets, anchors and pairs, to read beside the equations; float64."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,15 +21,15 @@ class AnchorPairs:
     negatives: list[int]
 
 
-def classify(logits: Tensor, labels: Tensor, ignore_index: int = 255) -> tuple[list[list[int]], list[list[int]]]:
-    """Return label (None where ignored) and predicted class of each pixel, row by row, of each image."""
+def classify(logits: Tensor, labels: Tensor) -> tuple[list[list[int]], list[list[int]]]:
+    """Return label (None where it is 255) and predicted class of each pixel, row by row, of each image."""
     height, width = logits.shape[2:]
     rows, columns = labels.shape[1:]
     label = [
         [int(image[i * rows // height, j * columns // width]) for i in range(height) for j in range(width)]
         for image in labels
     ]
-    label = [[None if y == ignore_index else y for y in image] for image in label]
+    label = [[None if y == 255 else y for y in image] for image in label]
     predicted = [image.flatten(1).argmax(0).tolist() for image in logits]
     return label, predicted
 
@@ -40,9 +38,7 @@ def take(pixels: Sequence[int], number: int, cyclic: bool) -> list[int]:
     """Take the first pixels, repeated cyclically where there are fewer and `cyclic` is set."""
     if not pixels:
         return []
-    if cyclic:
-        return [pixels[i % len(pixels)] for i in range(number)]
-    return list(pixels[:number])
+    return [pixels[i % len(pixels)] for i in range(number if cyclic else min(number, len(pixels)))]
 
 
 def find_sets(
@@ -77,13 +73,11 @@ def find_sets(
     return found
 
 
-def list_pairs(
-    embeddings: Tensor, logits: Tensor, labels: Tensor, options: Mapping[str, Any], ignore_index: int = 255
-) -> list[AnchorPairs]:
+def list_pairs(embeddings: Tensor, logits: Tensor, labels: Tensor, options: Mapping[str, Any]) -> list[AnchorPairs]:
     """List all pairs where nothing is left to chance: raster sampling, or limits that take everything."""
     cyclic, number = options["sampling"] == "raster", options["num_samples"]
     pairs = []
-    for image, (label, predicted) in enumerate(zip(*classify(logits, labels, ignore_index), strict=True)):
+    for image, (label, predicted) in enumerate(zip(*classify(logits, labels), strict=True)):
         unit = embeddings[image].detach().flatten(1)
         unit = (unit / unit.norm(dim=0)).T
         anchors: list[tuple[int, int, tuple[int, ...]]] = []
@@ -123,13 +117,9 @@ def list_pairs(
 
 
 def reference_loss(
-    embeddings: Tensor,
-    logits: Tensor,
-    pairs: Sequence[AnchorPairs],
-    options: Mapping[str, Any],
-    asymmetric: bool = False,
+    embeddings: Tensor, logits: Tensor, pairs: Sequence[AnchorPairs], options: Mapping[str, Any]
 ) -> Tensor:
-    """Evaluate the equation for listed pairs, one anchor at a time."""
+    """Evaluate the equation for listed pairs, one anchor at a time; the options tell which."""
     flat, scores = embeddings.flatten(2), logits.flatten(2)
     total, number = (embeddings * 0).sum(), 0
     for pair in pairs:
@@ -142,7 +132,7 @@ def reference_loss(
             return x @ (y / y.norm(dim=0)) / options["temperature"]
 
         positive, negative = cosines(pair.positives).exp(), cosines(pair.negatives).exp()
-        if asymmetric:
+        if "negative_mean" in options:  # the asymmetric contrast
             repulsion = negative.mean() if options["negative_mean"] else negative.sum()
             term = -(positive / (positive + repulsion)).log().mean()
         else:

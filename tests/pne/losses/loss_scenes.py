@@ -1,9 +1,23 @@
-"""Small random batches with coherent labels, mistaken pixels and ignored ones."""
+"""Small random batches with coherent labels, mistaken pixels and ignored ones; settings of the losses for them."""
 
-from __future__ import annotations
-
+import pytest
 import torch
 from torch import Tensor
+
+from pne.losses import AsymmetricContrastLoss, PixelContrastLoss, PNELoss
+
+ALL = {"num_samples": 99, "max_anchors": 99}  # of images with at most 99 pixels: nothing is left to chance
+SETTINGS = {
+    "paper": lambda: PNELoss(**ALL),
+    "mixed": lambda: PNELoss(**ALL, anchor_sets="mixed", positive_weight="logit"),
+    "hard": lambda: PNELoss(**ALL, anchor_sets="mixed", negatives="hard"),
+    "random": lambda: PNELoss(**ALL, negatives="random", empty_negatives="anchors"),
+    "authors": lambda: PNELoss.from_preset("authors", sampling="random"),
+    "asymmetric": lambda: AsymmetricContrastLoss(**ALL),
+    "pixel": lambda: PixelContrastLoss(),
+}
+every_setting = pytest.mark.parametrize("build", SETTINGS.values(), ids=SETTINGS)
+every_loss = pytest.mark.parametrize("loss_class", [PNELoss, AsymmetricContrastLoss, PixelContrastLoss])
 
 Batch = tuple[Tensor, Tensor, Tensor]
 
@@ -43,6 +57,6 @@ def make_batch(
 def evaluate(loss: torch.nn.Module, batch: Batch, seed: int = 0, **kwargs: int) -> tuple[Tensor, Tensor]:
     """Return value and gradient of a loss, drawn with a generator of this seed."""
     embeddings = batch[0].detach().clone().requires_grad_()
-    value = loss(embeddings, *batch[1:], generator=torch.Generator().manual_seed(seed), **kwargs)
+    value = loss(embeddings, *batch[1:], generator=torch.Generator(embeddings.device).manual_seed(seed), **kwargs)
     (gradient,) = torch.autograd.grad(value, embeddings)
     return value.detach(), gradient

@@ -1,26 +1,21 @@
 """The benchmark of the losses runs and writes what it says; no time is judged."""
 
-from __future__ import annotations
-
-import importlib.util
 import json
+import runpy
 
 import pytest
 import torch
 
 
 @pytest.fixture(scope="module")
-def benchmark(repository):
-    spec = importlib.util.spec_from_file_location("loss_benchmark", repository / "benchmarks" / "loss.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def main(repository):
+    return runpy.run_path(str(repository / "benchmarks/loss.py"))["main"]
 
 
-def test_writes_one_record_per_loss_and_pattern(benchmark, tmp_path, capsys):
+def test_writes_one_record_per_loss_and_pattern(main, tmp_path, capsys):
     output = tmp_path / "folder" / "loss.jsonl"
     sizes = ["--rounds", "2", "--warmup", "0", "--threads", "1", "--memory-size", "3"]
-    benchmark.main(["--tiny", *sizes, "--output", str(output)])
+    main(["--tiny", *sizes, "--output", str(output)])
     printed = capsys.readouterr().out
     records = [json.loads(line) for line in output.read_text().splitlines()]
     losses = ["paper", "authors", "asymmetric", "cipc", "cipc_memory_3"]
@@ -41,9 +36,9 @@ def test_writes_one_record_per_loss_and_pattern(benchmark, tmp_path, capsys):
     ("arguments", "message"),
     [(("--rounds", "0"), "must be at least 1"), (("--device", "cuda"), "torch finds no CUDA device")],
 )
-def test_refuses_what_cannot_be_measured(benchmark, arguments, message, monkeypatch, capsys):
+def test_refuses_what_cannot_be_measured(main, arguments, message, monkeypatch, capsys):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(SystemExit) as stopped:
-        benchmark.main(list(arguments))
+        main(list(arguments))
     assert stopped.value.code == 2
     assert message in capsys.readouterr().err

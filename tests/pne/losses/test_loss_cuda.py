@@ -1,52 +1,37 @@
 """On a CUDA device: the values of the CPU, and no synchronisation."""
 
-from __future__ import annotations
-
 import pytest
 import torch
-from loss_scenes import make_batch
+from loss_scenes import SETTINGS, evaluate, make_batch
 
-from pne.losses import AsymmetricContrastLoss, PixelContrastLoss, PNELoss
+from pne.losses import PNELoss
 
 pytestmark = pytest.mark.gpu
 
-DETERMINED = {
-    "paper": lambda: PNELoss(num_samples=99),
-    "authors": lambda: PNELoss.from_preset("authors"),
-    "hard": lambda: PNELoss(num_samples=99, negatives="hard", anchor_sets="mixed"),
-    "asymmetric": lambda: AsymmetricContrastLoss(num_samples=99),
-    "pixel": lambda: PixelContrastLoss(),
-}
+
+def on_cuda(**scene):
+    return tuple(x.cuda() for x in make_batch(**scene))
 
 
-def run(loss, batch, device):
-    embeddings, logits, labels = (x.to(device) for x in batch)
-    embeddings.requires_grad_()
-    value = loss(embeddings, logits, labels)
-    (gradient,) = torch.autograd.grad(value, embeddings)
-    return value, gradient
-
-
-@pytest.mark.parametrize("name", DETERMINED)
+@pytest.mark.parametrize("name", ["paper", "raster", "hard", "asymmetric", "pixel"])
 def test_equals_the_cpu(name):
-    batch = make_batch()
-    for on_cpu, on_cuda in zip(*(run(DETERMINED[name](), batch, device) for device in ("cpu", "cuda")), strict=True):
-        torch.testing.assert_close(on_cuda.cpu(), on_cpu, rtol=1e-9, atol=1e-12)
+    build = (SETTINGS | {"raster": lambda: PNELoss.from_preset("authors")})[name]
+    expected, found = (evaluate(build(), batch) for batch in (make_batch(), on_cuda()))
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one.cpu(), other, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["paper", "asymmetric", "pixel"])
 def test_never_waits_for_the_device(name):
-    loss, batch = DETERMINED[name](), tuple(x.cuda() for x in make_batch(dtype=torch.bfloat16))
-    run(loss, batch, "cuda")
+    loss, batch = SETTINGS[name](), on_cuda(dtype=torch.bfloat16)
+    evaluate(loss, batch)
     torch.cuda.set_sync_debug_mode("error")
     try:
-        embeddings = batch[0].requires_grad_()
-        torch.autograd.grad(loss(embeddings, *batch[1:], generator=torch.Generator("cuda").manual_seed(0)), embeddings)
+        evaluate(loss, batch)
     finally:
         torch.cuda.set_sync_debug_mode("default")
 
 
 def test_a_generator_of_another_device_is_an_error():
-    batch = tuple(x.cuda() for x in make_batch())
     with pytest.raises(ValueError, match="the generator must be on cuda; got one on cpu"):
-        PNELoss()(*batch, generator=torch.Generator())
+        PNELoss()(*on_cuda(), generator=torch.Generator())

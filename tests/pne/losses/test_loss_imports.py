@@ -1,7 +1,5 @@
 """The losses need torch alone."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,38 +1,27 @@
 """What must hold for any input: invariances, finite values, right gradients."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loss_scenes import evaluate, make_batch
+from loss_scenes import SETTINGS, evaluate, every_loss, every_setting, make_batch
 
-from pne.losses import AsymmetricContrastLoss, PixelContrastLoss, PNELoss
+from pne.losses import PixelContrastLoss, PNELoss
+from pne.losses.base import STATISTICS
 
-ALL = {"num_samples": 99, "max_anchors": 99}  # of images with at most 99 pixels: nothing is left to chance
-SETTINGS = [
-    pytest.param(lambda: PNELoss(**ALL), id="paper"),
-    pytest.param(lambda: PNELoss(**ALL, anchor_sets="mixed", positive_weight="logit"), id="mixed"),
-    pytest.param(lambda: PNELoss(**ALL, anchor_sets="mixed", negatives="hard"), id="hard"),
-    pytest.param(lambda: PNELoss(**ALL, negatives="random", empty_negatives="anchors"), id="random"),
-    pytest.param(lambda: PNELoss.from_preset("authors", sampling="random"), id="authors"),
-    pytest.param(lambda: AsymmetricContrastLoss(**ALL), id="asymmetric"),
-    pytest.param(lambda: PixelContrastLoss(), id="pixel"),
-]
 SCENES = {
     "seed": st.integers(0, 10**6),
     "classes": st.sampled_from([2, 4, 9]),
     "error_rate": st.sampled_from([0.1, 0.5]),
 }
 
-every_setting = pytest.mark.parametrize("build", SETTINGS)
-any_scene = given(scene=st.fixed_dictionaries(SCENES))
+
+def any_scene(**more):
+    return lambda test: settings(max_examples=15)(given(scene=st.fixed_dictionaries(SCENES), **more)(test))
 
 
 @every_setting
-@settings(max_examples=15, deadline=None)
-@any_scene
+@any_scene()
 def test_the_order_of_pixels_does_not_matter(build, scene):
     embeddings, logits, labels = batch = make_batch(**scene)
     order = torch.randperm(99, generator=torch.Generator().manual_seed(scene["seed"]))
@@ -46,40 +35,31 @@ def test_the_order_of_pixels_does_not_matter(build, scene):
     torch.testing.assert_close(shuffled_gradient, shuffle(gradient), rtol=1e-7, atol=1e-10)
 
 
-@pytest.mark.parametrize(
-    "build", [setting for setting in SETTINGS if setting.id in ("paper", "mixed", "hard", "asymmetric")]
-)
-@settings(max_examples=15, deadline=None)
-@any_scene
-def test_images_recombine_by_their_numbers_of_anchors(build, scene):
-    batch = make_batch(images=3, **scene)
-    whole, loss = evaluate(build(), batch)[0], build()
+@pytest.mark.parametrize("name", ["paper", "mixed", "hard", "asymmetric"])
+@any_scene()
+def test_images_recombine_by_their_numbers_of_anchors(name, scene):
+    batch, loss = make_batch(images=3, **scene), SETTINGS[name]()
+    whole, _ = evaluate(loss, batch)
     total, anchors = 0.0, 0
     for image in range(3):
         value, _ = evaluate(loss, tuple(x[image : image + 1] for x in batch))
-        total, anchors = (
-            total + float(value) * int(loss.statistics["anchors"]),
-            anchors + int(loss.statistics["anchors"]),
-        )
+        number = int(loss.statistics["anchors"])
+        total, anchors = total + float(value) * number, anchors + number
     assert float(whole) == pytest.approx(total / max(anchors, 1), rel=1e-9)
 
 
 @every_setting
-@settings(max_examples=15, deadline=None)
-@given(scene=st.fixed_dictionaries(SCENES), exponent=st.floats(-6, 6))
+@any_scene(exponent=st.floats(-6, 6))
 def test_the_length_of_embeddings_does_not_matter(build, scene, exponent):
-    embeddings, logits, labels = batch = make_batch(**scene)
+    batch = make_batch(**scene)
     generator = torch.Generator().manual_seed(scene["seed"])
     lengths = 10.0**exponent * (0.5 + torch.rand(2, 1, 9, 11, generator=generator, dtype=torch.float64))
-    value, _ = evaluate(build(), batch)
-    torch.testing.assert_close(
-        evaluate(build(), (embeddings * lengths, logits, labels))[0], value, rtol=1e-9, atol=1e-12
-    )
+    value, again = (evaluate(build(), (x, *batch[1:]))[0] for x in (batch[0], batch[0] * lengths))
+    torch.testing.assert_close(again, value, rtol=1e-9, atol=1e-12)
 
 
 @every_setting
-@settings(max_examples=15, deadline=None)
-@any_scene
+@any_scene()
 def test_ignored_pixels_do_not_matter(build, scene):
     embeddings, logits, labels = batch = make_batch(ignored=0.4, **scene)
     ignored = (labels == 255).unsqueeze(1)
@@ -89,18 +69,17 @@ def test_ignored_pixels_do_not_matter(build, scene):
     classes = logits.shape[1]
     changed = torch.where(ignored, other, embeddings), torch.where(ignored, other[:, :1] * 50, logits)
     assert torch.equal(evaluate(build(), (*changed, labels))[0], value)
-    for ignore_index in (-1, 0, classes + 1, 254):
-        if ignore_index == 0:  # class 0 is what is ignored; the former ignored pixels are no class, so left out, too
-            expected = evaluate(build(), (embeddings, logits, labels.masked_fill(labels == 0, 255)))[0]
-            torch.testing.assert_close(evaluate(build(), batch, ignore_index=0)[0], expected)
-        else:
-            renamed = labels.masked_fill(labels == 255, ignore_index)
-            assert torch.equal(evaluate(build(), (embeddings, logits, renamed), ignore_index=ignore_index)[0], value)
+    for ignore_index in (-1, classes + 1, 254):
+        renamed = labels.masked_fill(labels == 255, ignore_index)
+        assert torch.equal(evaluate(build(), (embeddings, logits, renamed), ignore_index=ignore_index)[0], value)
+    # class 0 is what is ignored; the former ignored pixels are no class, so left out, too
+    expected, _ = evaluate(build(), (embeddings, logits, labels.masked_fill(labels == 0, 255)))
+    torch.testing.assert_close(evaluate(build(), batch, ignore_index=0)[0], expected)
 
 
-@pytest.mark.parametrize("loss_class", [PNELoss, AsymmetricContrastLoss, PixelContrastLoss])
+@every_loss
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     exponent=st.floats(-2, 2),
     seed=st.integers(0, 10**6),
@@ -120,22 +99,28 @@ def test_value_and_gradient_are_finite(loss_class, dtype, exponent, seed, length
 
 
 @every_setting
-def test_gradient_is_right(build):
+def test_gradient_is_right_and_reaches_the_embeddings_alone(build):
     embeddings, logits, labels = make_batch(images=2, dim=3, height=4, width=6, error_rate=0.5, seed=8)
     loss = build()
     if loss.options.get("detach_samples"):
         loss = PNELoss.from_preset("authors", detach_samples=False, detach_anchor_norm=False)
-    embeddings.requires_grad_()
-    assert loss(embeddings, logits, labels) > 0
 
-    def value(x):
+    def value(x, logits=logits):
         return loss(x, logits, labels, generator=torch.Generator().manual_seed(0))
 
+    embeddings.requires_grad_()
     assert torch.autograd.gradcheck(value, embeddings)
+    logits.requires_grad_()
+    whole = build()(embeddings, logits, labels)
+    assert whole > 0
+    whole.backward()
+    assert logits.grad is None
 
 
 @every_setting
-@pytest.mark.parametrize("case", ["all ignored", "all correct", "all wrong", "no class"])
+@pytest.mark.parametrize(
+    "case", ["all ignored", "all correct", "all wrong", "no class", "single pixel", "one pixel a class"]
+)
 def test_nothing_to_contrast_is_zero_and_connected(build, case):
     embeddings, logits, labels = make_batch(ignored=0)
     if case == "all ignored":
@@ -144,6 +129,11 @@ def test_nothing_to_contrast_is_zero_and_connected(build, case):
         labels.fill_(77)
     elif case == "all correct":
         labels = logits.argmax(1)
+    elif case == "single pixel":
+        embeddings, logits, labels = torch.ones(1, 1, 1, 1), torch.ones(1, 2, 1, 1), torch.ones(1, 1, 1).long()
+    elif case == "one pixel a class":  # class 0 is mistaken for class 1 and has no correct pixel
+        embeddings, labels = embeddings[:1, :, :2, :2], torch.arange(4).view(1, 2, 2)
+        logits = torch.nn.functional.one_hot(labels.clamp(min=1), 4).permute(0, 3, 1, 2) * 5.0
     else:
         labels = (logits.argmax(1) + 1) % 4
     loss = build()
@@ -152,15 +142,10 @@ def test_nothing_to_contrast_is_zero_and_connected(build, case):
     value, gradient = evaluate(loss, (embeddings, logits, labels))
     assert value == 0
     assert not gradient.any()
-    assert all(torch.isfinite(statistic) for statistic in loss.statistics.values())
-
-
-@every_setting
-def test_no_gradient_reaches_the_logits(build):
-    embeddings, logits, labels = make_batch()
-    logits.requires_grad_()
-    build()(embeddings.requires_grad_(), logits, labels).backward()
-    assert logits.grad is None
+    assert list(loss.statistics) == list(STATISTICS)
+    if isinstance(loss, PixelContrastLoss):
+        assert loss.statistics.pop("sets") == {"single pixel": 1, "one pixel a class": 4}.get(case, 0)
+    assert all(statistic == 0 for statistic in loss.statistics.values())
 
 
 def test_equal_similarities_cost_log_two():
