@@ -10,6 +10,7 @@ from mmengine.config import ConfigDict
 from mmengine.structures import PixelData
 from mmseg.registry import MODELS
 from mmseg.structures import SegDataSample
+from tiny_runs import model_config
 from torch import Tensor, nn
 
 from pne.heads import ContrastHead
@@ -19,16 +20,7 @@ PNE = {"type": "PNELoss"}
 
 
 def resnet() -> dict:
-    return {
-        "type": "ResNetV1c",
-        "depth": 18,
-        "base_channels": 4,
-        "stem_channels": 4,
-        "strides": (1, 2, 1, 1),
-        "dilations": (1, 1, 2, 4),
-        "norm_cfg": {"type": "BN"},
-        "contract_dilation": True,
-    }
+    return model_config(None)["backbone"] | {"base_channels": 4, "stem_channels": 4}
 
 
 def hrnet() -> dict:
@@ -59,51 +51,26 @@ def swin() -> dict:
 
 def head(kind: str, in_channels: Any, in_index: Any = 3, channels: int = 8, **rest: Any) -> dict:
     varied = {"type": "Normal", "std": 1.0, "override": {"name": "conv_seg"}}  # else one class is predicted everywhere
-    common = {
-        "init_cfg": varied,
-        "num_classes": CLASSES,
-        "norm_cfg": {"type": "BN"},
-        "dropout_ratio": 0.1,
-        "align_corners": False,
-    }
-    return {"type": kind, "in_channels": in_channels, "in_index": in_index, "channels": channels, **common, **rest}
+    place = {"type": kind, "in_channels": in_channels, "in_index": in_index, "channels": channels}
+    common = {"num_classes": CLASSES, "norm_cfg": {"type": "BN"}, "dropout_ratio": 0.1, "align_corners": False}
+    return {**place, "init_cfg": varied, **common, **rest}
 
 
 CONCAT = {"input_transform": "resize_concat", "in_channels": (4, 8, 16, 32), "in_index": (0, 1, 2, 3)}
+HRNET_FCN = head("FCNHead", **CONCAT, channels=60, num_convs=1, kernel_size=1, concat_input=False)
+SEPARABLE = {"dilations": (1, 2), "c1_in_channels": 4, "c1_channels": 4}
 MODELS_BY_NAME = {
     "ASPPHead": (resnet, [head("ASPPHead", 32, dilations=(1, 2))]),
-    "DepthwiseSeparableASPPHead": (
-        resnet,
-        [head("DepthwiseSeparableASPPHead", 32, dilations=(1, 2), c1_in_channels=4, c1_channels=4)],
-    ),
+    "DepthwiseSeparableASPPHead": (resnet, [head("DepthwiseSeparableASPPHead", 32, **SEPARABLE)]),
     "FCNHead-ResNet": (resnet, [head("FCNHead", 32, num_convs=2, concat_input=True)]),
-    "FCNHead-HRNet": (hrnet, [head("FCNHead", **CONCAT, channels=60, num_convs=1, kernel_size=1, concat_input=False)]),
+    "FCNHead-HRNet": (hrnet, [HRNET_FCN]),
     "PSPHead": (resnet, [head("PSPHead", 32, pool_scales=(1, 2))]),
-    "EncHead": (
-        resnet,
-        [
-            head(
-                "EncHead",
-                (8, 16, 32),
-                (1, 2, 3),
-                num_codes=4,
-                use_se_loss=True,
-                add_lateral=False,
-                loss_se_decode={"type": "CrossEntropyLoss", "use_sigmoid": True, "loss_weight": 0.2},
-            )
-        ],
-    ),
-    "OCRHead": (
-        hrnet,
-        [
-            head("FCNHead", **CONCAT, channels=60, num_convs=1, kernel_size=1, concat_input=False),
-            head("OCRHead", **CONCAT, channels=16, ocr_channels=8),
-        ],
-    ),
+    "EncHead": (resnet, [head("EncHead", (8, 16, 32), (1, 2, 3), num_codes=4)]),
+    "OCRHead": (hrnet, [HRNET_FCN, head("OCRHead", **CONCAT, channels=16, ocr_channels=8)]),
     "UPerHead": (swin, [head("UPerHead", (8, 16, 32, 64), (0, 1, 2, 3), pool_scales=(1, 2))]),
     "DAHead": (resnet, [head("DAHead", 32, pam_channels=4)]),
 }
-NAMES = list(MODELS_BY_NAME)
+every_model = pytest.mark.parametrize("name", MODELS_BY_NAME)
 
 
 def add_contrast(head_config: dict, contrast: dict | None = None) -> dict:
@@ -145,6 +112,11 @@ def contrast_head(model: nn.Module) -> nn.Module:
     return model.decode_head[-1] if isinstance(model.decode_head, nn.ModuleList) else model.decode_head
 
 
+def contrast_loss(losses: dict[str, Tensor]) -> Tensor:
+    """Return the loss of the branch, whatever the prefix of its head."""
+    return next(value for key, value in losses.items() if key.endswith("loss_contrast"))
+
+
 def compute_branch_late(patch: pytest.MonkeyPatch) -> None:
     """Compute the branch after the losses of the head, as where a head does not pass through ``loss_by_feat``."""
 
@@ -156,12 +128,8 @@ def compute_branch_late(patch: pytest.MonkeyPatch) -> None:
 
 def data_samples(labels: Tensor) -> list[SegDataSample]:
     """Wrap labels (B, H, W)."""
-    samples = []
-    for label in labels:
-        size = tuple(label.shape)
-        meta = {"img_shape": size, "ori_shape": size, "pad_shape": size, "padding_size": [0, 0, 0, 0]}
-        samples.append(SegDataSample(metainfo=meta, gt_sem_seg=PixelData(data=label[None])))
-    return samples
+    meta = dict.fromkeys(("img_shape", "ori_shape", "pad_shape"), tuple(labels.shape[1:])) | {"padding_size": [0] * 4}
+    return [SegDataSample(metainfo=meta, gt_sem_seg=PixelData(data=label[None])) for label in labels]
 
 
 def batch(seed: int = 0, size: int = 64, ignored: bool = False) -> tuple[Tensor, list[SegDataSample]]:

@@ -2,11 +2,23 @@
 
 import copy
 import pickle
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import torch
-from head_models import CLASSES, PNE, add_contrast, batch, build, config, contrast_head, data_samples, head
+from head_models import (
+    CLASSES,
+    PNE,
+    add_contrast,
+    batch,
+    build,
+    config,
+    contrast_head,
+    contrast_loss,
+    data_samples,
+    head,
+)
 from mmengine.config import ConfigDict
 from mmengine.model import revert_sync_batchnorm
 from mmseg.models.decode_heads import ASPPHead, FCNHead
@@ -16,6 +28,7 @@ from torch import Tensor, nn
 from pne.heads import ContrastHead
 
 FCN = head("FCNHead", 16, 2, channels=6, num_convs=1, concat_input=False)
+FEATURES = tuple(torch.randn(2, channels, 8, 8) for channels in (4, 8, 16))
 
 
 def test_is_an_instance_of_both_heads_and_one_class_per_base() -> None:
@@ -75,7 +88,7 @@ def test_the_projection_can_tap_the_backbone(name: str, channels: int) -> None:
     assert torch.equal(features, made._transform_inputs(seen["maps"]))
     assert logits.shape[2:] == features.shape[2:]
     assert features.shape[1] == channels == made.contrast.projection.reduce.in_channels
-    next(value for key, value in losses.items() if key.endswith(".loss_contrast")).backward()
+    contrast_loss(losses).backward()
     assert any(p.grad is not None and p.grad.any() for p in model.backbone.parameters())
     assert all(p.grad is None for key, p in made.named_parameters() if not key.startswith("contrast."))
 
@@ -94,8 +107,7 @@ class WideHead(FCNHead):
 
 def test_projection_takes_the_channels_that_are_classified() -> None:
     made = MODELS.build({**add_contrast(FCN), "base": WideHead})
-    features = tuple(torch.randn(2, channels, 8, 8) for channels in (4, 8, 16))
-    assert made.loss(features, batch()[1], {})["loss_contrast"].isfinite()
+    assert made.loss(FEATURES, batch()[1], {})["loss_contrast"].isfinite()
     assert made.contrast.projection.reduce.in_channels == 2 * FCN["channels"]
 
 
@@ -104,51 +116,33 @@ def test_ignore_index_is_that_of_the_head(ignore_index: int | None) -> None:
     made, seen = MODELS.build({**add_contrast(FCN), "ignore_index": ignore_index}), {}
     made.contrast.register_forward_pre_hook(lambda _, i, kwargs: seen.update(kwargs), with_kwargs=True)
     labels = torch.zeros(2, 8, 8, dtype=torch.int64)
-    features = tuple(torch.randn(2, c, 8, 8) for c in (4, 8, 16))
     if ignore_index is None:  # the cross entropy of mmseg takes no None
         made.loss_by_feat = lambda logits, samples: {"loss": logits.sum()}
-    made.loss(features, data_samples(labels), {})
+    made.loss(FEATURES, data_samples(labels), {})
     assert seen["ignore_index"] == (255 if ignore_index is None else ignore_index)
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [
-        ("DDRHead", {"in_channels": 16, "channels": 6}),  # initialises all of self.modules()
-        ("FCNHead", {"in_channels": 16, "channels": 6, "init_cfg": {"type": "Kaiming", "layer": "Conv2d"}}),
-    ],
-)
-def test_initialising_the_head_leaves_the_branch_and_the_global_generator(name: str, arguments: dict) -> None:
-    plain = {"type": name, "num_classes": CLASSES, "in_index": 2, **arguments}
-    if name == "DDRHead":
-        plain["loss_decode"] = [{"type": "CrossEntropyLoss"}, {"type": "CrossEntropyLoss"}]
-    contrast = add_contrast(plain)
+BY_LAYER = {"init_cfg": {"type": "Kaiming", "layer": "Conv2d"}}
+SMALL = {"num_classes": CLASSES, "in_channels": 16, "in_index": 2, "channels": 6}
+DDR = {"type": "DDRHead", **SMALL, "loss_decode": [{"type": "CrossEntropyLoss"}] * 2}  # initialises self.modules()
+BY_LAYER_FCN = {"type": "FCNHead", **SMALL, **BY_LAYER}
+WHOLE = [{**config("DAHead", contrast), **BY_LAYER} for contrast in (None, True)]
+
+
+@pytest.mark.parametrize("settings", [(DDR, add_contrast(DDR)), (BY_LAYER_FCN, add_contrast(BY_LAYER_FCN)), WHOLE])
+def test_initialising_leaves_the_branch_and_the_global_generator(settings: Sequence[dict]) -> None:
     results = []
-    for settings in (plain, contrast):
+    for of in settings:
         torch.manual_seed(3)
-        made = MODELS.build(copy.deepcopy(settings))
-        before = {key: value.clone() for key, value in made.state_dict().items()}
+        made = MODELS.build(ConfigDict(of))
+        before = {key: value.clone() for key, value in made.state_dict().items() if key.startswith("contrast.")}
         made.init_weights()
         results.append((made.state_dict(), torch.get_rng_state(), before))
     (expected, expected_state, _), (got, state, before) = results
     assert torch.equal(state, expected_state)
     assert all(torch.equal(value, got[key]) for key, value in expected.items())
-    own = [key for key in got if key.startswith("contrast.")]
-    assert own
-    assert all(torch.equal(got[key], before[key]) for key in own)
-
-
-def test_initialising_the_whole_model_by_layer_leaves_the_global_generator() -> None:
-    init = {"type": "Kaiming", "layer": "Conv2d"}
-    results = []
-    for contrast in (None, True):
-        torch.manual_seed(3)
-        made = MODELS.build(ConfigDict({**config("DAHead", contrast), "init_cfg": init}))
-        made.init_weights()
-        results.append((made.state_dict(), torch.get_rng_state()))
-    (expected, expected_state), (got, state) = results
-    assert torch.equal(state, expected_state)
-    assert all(torch.equal(value, got[key]) for key, value in expected.items())
+    assert before or settings is WHOLE  # a whole model initialises its branch by layer, too
+    assert all(torch.equal(value, got[key]) for key, value in before.items())
 
 
 def test_seed_of_the_branch_changes_the_projection_alone() -> None:
@@ -161,9 +155,7 @@ def test_batch_norm_can_be_synchronised_and_back() -> None:
     model = nn.SyncBatchNorm.convert_sync_batchnorm(build("ASPPHead", contrast=True))
     assert isinstance(contrast_head(model).contrast.projection.norm, nn.SyncBatchNorm)
     assert any(isinstance(module, nn.SyncBatchNorm) for module in model.backbone.modules())
-    model = revert_sync_batchnorm(model)
-    losses = model(*batch(), mode="loss")
-    assert losses["decode.loss_contrast"].item() > 0
+    assert contrast_loss(revert_sync_batchnorm(model)(*batch(), mode="loss")) > 0
 
 
 def test_a_head_of_synchronised_batch_norm_builds() -> None:
@@ -174,14 +166,7 @@ def test_a_head_of_synchronised_batch_norm_builds() -> None:
 class RegisteredLoss(nn.Module):
     """An own loss that a user registers."""
 
-    def forward(
-        self,
-        embeddings: Tensor,
-        logits: Tensor,
-        labels: Tensor,
-        ignore_index: int = 255,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
+    def forward(self, embeddings: Tensor, logits: Tensor, labels: Tensor, ignore_index=255, generator=None) -> Tensor:
         return embeddings.square().mean()
 
 
@@ -194,9 +179,6 @@ def test_own_loss_by_class() -> None:
 
 def test_memory_takes_the_classes_of_the_head() -> None:
     model = build("PSPHead", {"loss": {"type": "PixelContrastLoss", "memory_size": 4}, "projection": {"channels": 6}})
-    head_buffers = {key for key, _ in model.named_buffers() if ".contrast.loss." in key}
-    assert head_buffers
-    assert any(buffer.shape[0] == CLASSES for key, buffer in model.named_buffers() if key in head_buffers)
+    assert any(len(buffer) == CLASSES for key, buffer in model.named_buffers() if ".contrast.loss." in key)
     for _ in range(2):
-        losses = model(*batch(), mode="loss")
-        assert losses["decode.loss_contrast"].isfinite()
+        assert contrast_loss(model(*batch(), mode="loss")).isfinite()

@@ -26,7 +26,7 @@ def build(contrast: Any = None, **changes: Any) -> torch.nn.Module:
     [
         (
             {"loss": PNE, "wieght": 1.0},
-            "contrast: no option 'wieght'; did you mean weight\\?; allowed: .*weight, start",
+            r"contrast: no option 'wieght'; did you mean weight\?; allowed: .*weight, start",
         ),
         ({"weight": 1.0}, "contrast.loss is missing"),
         ([], "contrast must be a dict with keys of loss, weight"),
@@ -34,14 +34,8 @@ def build(contrast: Any = None, **changes: Any) -> torch.nn.Module:
         ({"loss": PNE, "weight": -1}, "contrast.weight: expected a finite number >= 0, got -1"),
         ({"loss": PNE, "start": 0.5}, "contrast.start: expected an integer >= 0, got 0.5"),
         ({"loss": PNE, "seed": True}, "contrast.seed: expected an integer >= 0, got True"),
-        (
-            {"loss": PNE, "projection": {"chanels": 3}},
-            "contrast.projection: no option 'chanels'; did you mean channels",
-        ),
-        (
-            {"loss": PNE, "projection": {"taps": "neck"}},
-            "taps: expected 'classifier' or 'backbone', got 'neck'",
-        ),
+        ({"loss": PNE, "projection": {"chanels": 3}}, "contrast.projection: no option 'chanels'; did you mean channel"),
+        ({"loss": PNE, "projection": {"taps": "neck"}}, "taps: expected 'classifier' or 'backbone', got 'neck'"),
         ({"loss": PNE, "gradient_interval": 0}, "contrast.gradient_interval: expected an integer >= 1, got 0"),
         ({"loss": PNE, "projection": {"channels": 0}}, "contrast.projection.channels: expected an integer >= 1"),
         ({"loss": PNE, "projection": {"norm_cfg": {"type": "LN"}}}, "projection.norm_cfg: .*LN.*LN2d"),
@@ -84,12 +78,9 @@ def test_binary_head_of_one_channel() -> None:
 
 
 def test_head_without_pixel_classifier() -> None:
-    arguments = {key: value for key, value in FCN.items() if key not in ("num_convs", "concat_input")}
-    arguments.update(type="ContrastHead", base="SegmenterMaskTransformerHead", contrast={"loss": PNE})
-    arguments.update(num_layers=1, num_heads=1, embed_dims=4)
-    message = "SegmenterMaskTransformerHead has no pixel classifier conv_seg; allowed: .*ASPPHead"
-    with pytest.raises(UserError, match=message):
-        MODELS.build(arguments)
+    transformer = head("SegmenterMaskTransformerHead", 4, 0, channels=4, num_layers=1, num_heads=1, embed_dims=4)
+    with pytest.raises(UserError, match=r"MaskTransformerHead has no pixel classifier conv_seg; allowed: .*ASPPHead"):
+        MODELS.build(add_contrast(transformer))
 
 
 class HeadForTests(BaseDecodeHead):
@@ -140,35 +131,12 @@ class PreviewHead(HeadForTests):
 
 
 def losses(
-    base: type[BaseDecodeHead], contrast: dict | None = None
+    base: type[BaseDecodeHead], projection: dict[str, Any]
 ) -> tuple[torch.Tensor, dict[str, torch.Tensor], torch.nn.Module]:
-    made = MODELS.build(
-        {
-            "type": "ContrastHead",
-            "base": base,
-            "contrast": {"loss": PNE, "projection": {"channels": 6}} if contrast is None else contrast,
-            "in_channels": 4,
-            "channels": 4,
-            "num_classes": 5,
-            "dropout_ratio": 0,
-        }
-    )
+    plain = {"type": base, "in_channels": 4, "channels": 4, "num_classes": 5, "dropout_ratio": 0}
+    made = MODELS.build(add_contrast(plain, {"loss": PNE, "projection": projection}))
     features = torch.randn(2, 4, 8, 8, generator=torch.Generator().manual_seed(0), requires_grad=True)
     return features, made.loss((features,), batch()[1], {}), made
-
-
-@pytest.mark.parametrize(
-    ("base", "message"),
-    [
-        (NeverHead, "NeverHead never calls cls_seg while its loss is computed; allowed: .*ASPPHead, .*UPerHead"),
-        (TwiceHead, r"TwiceHead calls cls_seg 2 times in one loss, .*\(2, 4, 8, 8\), \(2, 4, 4, 4\)"),
-        (FlatHead, r"FlatHead calls cls_seg on features of shape \(2, 4, 64\).*expected maps \(B, channels, h, w\)"),
-        (ReentrantHead, "ReentrantHead calls cls_seg without gradient.*use_reentrant=False"),
-    ],
-)
-def test_head_that_cannot_be_tapped(base: type[BaseDecodeHead], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        losses(base)
 
 
 class DoubledHead(HeadForTests):
@@ -178,18 +146,30 @@ class DoubledHead(HeadForTests):
         return self.cls_seg(torch.nn.functional.interpolate(x, scale_factor=2))
 
 
-def test_a_backbone_that_gives_no_map_of_the_size_of_the_logits() -> None:
-    taps = {"loss": PNE, "projection": {"taps": "backbone"}}
-    with pytest.raises(UserError, match=r"DoubledHead no single map of the size of its logits \(2, 5, 16, 16\)"):
-        losses(DoubledHead, taps)
+@pytest.mark.parametrize(
+    ("base", "message"),
+    [
+        (NeverHead, "NeverHead never calls cls_seg while its loss is computed; allowed: .*ASPPHead, .*UPerHead"),
+        (TwiceHead, r"TwiceHead calls cls_seg 2 times in one loss, .*\(2, 4, 8, 8\), \(2, 4, 4, 4\)"),
+        (FlatHead, r"FlatHead calls cls_seg on features of shape \(2, 4, 64\).*expected maps \(B, channels, h, w\)"),
+        (ReentrantHead, "ReentrantHead calls cls_seg without gradient.*use_reentrant=False"),
+        (DoubledHead, r"DoubledHead no single map of the size of its logits \(2, 5, 16, 16\)"),
+    ],
+)
+def test_head_that_cannot_be_tapped(base: type[BaseDecodeHead], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        losses(base, {"taps": "backbone"} if base is DoubledHead else {})
+
+
+def test_a_head_that_takes_several_maps_cannot_be_tapped_at_the_backbone() -> None:
     several = head("UPerHead", (4, 8), (0, 1), pool_scales=(1, 2))
     with pytest.raises(UserError, match=r"projection\.taps: the decode head takes several maps"):
-        MODELS.build(ConfigDict(add_contrast(several, taps)))
+        MODELS.build(add_contrast(several, {"loss": PNE, "projection": {"taps": "backbone"}}))
 
 
 @pytest.mark.parametrize("base", [CheckpointHead, PreviewHead])
 def test_checkpointing_and_a_preview_without_gradient_are_fine(base: type[BaseDecodeHead]) -> None:
-    features, result, made = losses(base)
+    features, result, made = losses(base, {"channels": 6})
     result["loss_contrast"].backward()
     assert result["loss_contrast"].item() > 0
     assert features.grad.any()

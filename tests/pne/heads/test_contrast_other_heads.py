@@ -54,34 +54,35 @@ def build(name: str, contrast: dict | None) -> torch.nn.Module:
 
 @pytest.mark.parametrize("name", HEADS)
 def test_adds_the_loss_and_nothing_else(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain, made = build(name, None), build(name, {"loss": PNE, "projection": {"channels": 8}})
+    plain = build(name, None)
     _, samples = batch()
     for sample in samples:
         sample.gt_edge_map = PixelData(data=torch.zeros_like(sample.gt_sem_seg.data))
+
+    def losses_of(one: torch.nn.Module) -> dict[str, torch.Tensor]:
+        torch.manual_seed(0)
+        return one.loss(feature_maps(name, training=True), samples, {})
+
     results = []
-    for one in (plain, made):
-        torch.manual_seed(0)
-        results.append(one.loss(feature_maps(name, training=True), samples, {}))
-    with monkeypatch.context() as patch:
-        compute_branch_late(patch)
-        torch.manual_seed(0)
-        late = build(name, {"loss": PNE, "projection": {"channels": 8}})
-        torch.manual_seed(0)
-        results.append(late.loss(feature_maps(name, training=True), samples, {}))
-    assert list(results[2]) == list(results[1])
-    gradients = []
-    for one, losses in ((made, results[1]), (late, results[2])):
+    for late in (True, False):
+        made = build(name, {"loss": PNE, "projection": {"channels": 8}})
+        with monkeypatch.context() as patch:
+            if late:
+                compute_branch_late(patch)
+            losses = losses_of(made)
         sum(value.sum() for key, value in losses.items() if "loss" in key).backward(retain_graph=True)
-        gradients.append({key: parameter.grad for key, parameter in one.named_parameters()})
-        one.zero_grad()
-    assert all(torch.equal(value, results[1][key]) for key, value in results[2].items())
-    for key, value in gradients[1].items():
-        assert value is gradients[0][key] is None or torch.equal(value, gradients[0][key])
-    contrast = {key for key in results[1] if "contrast" in key}
-    assert results[1].keys() - contrast == results[0].keys()
-    assert all(torch.equal(value, results[1][key]) for key, value in results[0].items())
-    assert results[1]["contrast_anchors"] > 0
-    results[1]["loss_contrast"].backward()
+        results.append((losses, {key: parameter.grad for key, parameter in made.named_parameters()}))
+        made.zero_grad()
+    (late_losses, late_gradients), (losses, gradients) = results
+    assert list(late_losses) == list(losses)
+    assert all(torch.equal(value, losses[key]) for key, value in late_losses.items())
+    for key, value in late_gradients.items():
+        assert value is gradients[key] is None or torch.equal(value, gradients[key])
+    expected = losses_of(plain)
+    assert {key for key in losses if "contrast" not in key} == expected.keys()
+    assert all(torch.equal(value, losses[key]) for key, value in expected.items())
+    assert losses["contrast_anchors"] > 0
+    losses["loss_contrast"].backward()
     assert all(parameter.grad is not None for parameter in made.contrast.parameters())
     assert any(parameter.grad is not None for key, parameter in made.named_parameters() if "contrast" not in key)
     plain.load_state_dict(made.state_dict(), strict=False)

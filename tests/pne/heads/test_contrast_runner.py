@@ -19,24 +19,20 @@ SIZE = (128, 160)
 
 def runner_config(shared: Path, folder: Path, model: dict, iterations: int) -> Config:
     """Config of a training on the small CamVid as a user writes it, validated at the end."""
-    root = str(shared / "data" / "camvid_tiny")
-    splits = {split: str(shared / "data" / "camvid_tiny" / "splits" / f"{split}.txt") for split in ("train", "val")}
     load = [{"type": "LoadImageFromFile"}, {"type": "LoadAnnotations"}]
     dataset = {
         "type": "BaseSegDataset",
-        "data_root": root,
+        "data_root": str(shared / "data/camvid_tiny"),
         "metainfo": {"classes": tuple(f"class {i}" for i in range(CLASSES))},
-        "img_suffix": ".jpg",
-        "seg_map_suffix": ".png",
-        "reduce_zero_label": False,
     }
-    places = {split: {"img_path": f"img_dir/{split}", "seg_map_path": f"ann_dir/{split}"} for split in ("train", "val")}
     crop = [{"type": "RandomCrop", "crop_size": SIZE}, {"type": "RandomFlip", "prob": 0.5}]
     pack = [{"type": "PackSegInputs"}]
 
-    def loader(split: str, batch_size: int, sampler: dict, pipeline: list) -> dict:
-        files = {"ann_file": splits[split], "data_prefix": places[split], "pipeline": pipeline}
-        return {"batch_size": batch_size, "num_workers": 0, "sampler": sampler, "dataset": {**dataset, **files}}
+    def loader(split: str, batch_size: int, sampler: str, pipeline: list) -> dict:
+        places = {"img_path": f"img_dir/{split}", "seg_map_path": f"ann_dir/{split}"}
+        data = {**dataset, "data_prefix": places, "pipeline": pipeline}
+        order = {"type": sampler, "shuffle": split == "train"}
+        return {"batch_size": batch_size, "num_workers": 0, "sampler": order, "dataset": data}
 
     return Config(
         {
@@ -44,10 +40,10 @@ def runner_config(shared: Path, folder: Path, model: dict, iterations: int) -> C
             "custom_imports": {"imports": ["pne.heads"]},
             "work_dir": str(folder),
             "model": model,
-            "train_dataloader": loader("train", 2, {"type": "InfiniteSampler", "shuffle": True}, load + crop + pack),
-            "val_dataloader": loader("val", 1, {"type": "DefaultSampler", "shuffle": False}, load + pack),
-            "val_evaluator": {"type": "IoUMetric", "iou_metrics": ["mIoU"]},
-            "train_cfg": {"type": "IterBasedTrainLoop", "max_iters": iterations, "val_interval": 100},
+            "train_dataloader": loader("train", 2, "InfiniteSampler", load + crop + pack),
+            "val_dataloader": loader("val", 1, "DefaultSampler", load + pack),
+            "val_evaluator": {"type": "IoUMetric"},
+            "train_cfg": {"type": "IterBasedTrainLoop", "max_iters": iterations},
             "val_cfg": {"type": "ValLoop"},
             "optim_wrapper": {"type": "OptimWrapper", "optimizer": {"type": "SGD", "lr": 0.01, "momentum": 0.9}},
             "default_hooks": {

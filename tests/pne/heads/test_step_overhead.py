@@ -1,33 +1,24 @@
 """The benchmark of a whole training step runs on the CPU, and its arithmetic and its inputs are right."""
 
-import importlib.util
 import json
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+
+from benchmarks import step_overhead as benchmark
 
 VARIANTS = ["base", "projection", "paper", "authors", "asymmetric", "cipc"]
 
 
-@pytest.fixture(scope="module")
-def benchmark(repository: Path) -> ModuleType:
-    """Return the benchmark script as a module."""
-    spec = importlib.util.spec_from_file_location("step_overhead", repository / "benchmarks" / "step_overhead.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def run(benchmark: ModuleType, out: Path, *arguments: str) -> list[dict]:
+def run(out: Path, *arguments: str) -> list[dict]:
     benchmark.main(["--device", "cpu", "--tiny", "--steps", "2", "--warmup", "1", "--out", str(out), *arguments])
     return [json.loads(line) for line in out.read_text().splitlines()]
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp32"])
-def test_times_every_model_and_variant(benchmark: ModuleType, tmp_path: Path, capsys, precision: str) -> None:
+def test_times_every_model_and_variant(tmp_path: Path, capsys, precision: str) -> None:
     models = list(benchmark.CONFIGS) if precision == "bf16" else ["deeplabv3_r101"]
-    lines = run(benchmark, tmp_path / "new" / "lines.jsonl", "--precisions", precision, "--models", *models)
+    lines = run(tmp_path / "new" / "lines.jsonl", "--precisions", precision, "--models", *models)
     assert [line["model"] for line in lines] == [model for model in models for _ in VARIANTS]
     assert {line["precision"] for line in lines} == {precision}
     assert [line["variant"] for line in lines] == VARIANTS * len(models)
@@ -36,30 +27,30 @@ def test_times_every_model_and_variant(benchmark: ModuleType, tmp_path: Path, ca
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == lines
 
 
-def test_says_what_the_budget_leaves_out(benchmark: ModuleType, tmp_path: Path) -> None:
+def test_says_what_the_budget_leaves_out(tmp_path: Path) -> None:
     arguments = ["--models", "deeplabv3_r101", "--precisions", "fp32", "--budget-s", "0"]
-    (line,) = run(benchmark, tmp_path / "lines.jsonl", *arguments)
+    (line,) = run(tmp_path / "lines.jsonl", *arguments)
     assert line["skipped"].startswith("needs ")
 
 
-def test_slow_first_steps_leave_no_case_out(benchmark: ModuleType, tmp_path: Path, monkeypatch) -> None:
+def test_slow_first_steps_leave_no_case_out(tmp_path: Path, monkeypatch) -> None:
     """The first steps of a CUDA device try algorithms and may take a hundred times as long."""
     seconds = iter([1000.0] * len(VARIANTS))
     monkeypatch.setattr(benchmark, "make_step", lambda *_: lambda: next(seconds, 0.001))
     monkeypatch.setattr(benchmark, "build_variants", lambda *_: dict.fromkeys(VARIANTS))
     arguments = ["--models", "deeplabv3_r101", "--precisions", "fp32", "--warmup", "3", "--budget-s", "60"]
-    lines = run(benchmark, tmp_path / "lines.jsonl", *arguments)
+    lines = run(tmp_path / "lines.jsonl", *arguments)
     assert [line["time_s"] for line in lines] == [pytest.approx(0.001)] * len(VARIANTS)
 
 
-def test_refuses_a_device_that_is_not_there(benchmark: ModuleType, monkeypatch, capsys) -> None:
+def test_refuses_a_device_that_is_not_there(monkeypatch, capsys) -> None:
     monkeypatch.setattr(benchmark.torch.cuda, "is_available", lambda: False)
     with pytest.raises(SystemExit):
         benchmark.main([])
     assert "torch finds no CUDA device; run with --device cpu --tiny" in capsys.readouterr().err
 
 
-def test_variants_share_the_weights_and_see_errors_in_a_tenth_of_the_pixels(benchmark: ModuleType) -> None:
+def test_variants_share_the_weights_and_see_errors_in_a_tenth_of_the_pixels() -> None:
     models = benchmark.build_variants(benchmark.model_config("ocrnet_hrnetv2_w48", tiny=True), "cpu", memory_size=20)
     shared = dict(models["base"].named_parameters())
     for name, model in models.items():
@@ -75,7 +66,7 @@ def test_variants_share_the_weights_and_see_errors_in_a_tenth_of_the_pixels(benc
     assert (shift[wrong] <= benchmark.CONFUSIONS).float().mean() > 0.99
 
 
-def test_summary_of_times(benchmark: ModuleType) -> None:
+def test_summary_of_times() -> None:
     summary = benchmark.summary("paper", {"base": [1.0, 2.0, 3.0], "paper": [2.0, 3.0, 6.0]})
     assert summary["time_s"] == 3.0
     assert summary["ratio"] == pytest.approx(1.5)

@@ -1,18 +1,14 @@
 """The benchmark of the losses runs and writes what it says; no time is judged."""
 
 import json
-import runpy
 
 import pytest
 import torch
 
-
-@pytest.fixture(scope="module")
-def main(repository):
-    return runpy.run_path(str(repository / "benchmarks/loss.py"))["main"]
+from benchmarks.loss import main
 
 
-def test_writes_one_record_per_loss_and_pattern(main, tmp_path, capsys):
+def test_writes_one_record_per_loss_and_pattern(tmp_path, capsys):
     output = tmp_path / "folder" / "loss.jsonl"
     sizes = ["--rounds", "2", "--warmup", "0", "--threads", "1", "--memory-size", "3"]
     main(["--tiny", *sizes, "--output", str(output)])
@@ -36,7 +32,7 @@ def test_writes_one_record_per_loss_and_pattern(main, tmp_path, capsys):
     ("arguments", "message"),
     [(("--rounds", "0"), "must be at least 1"), (("--device", "cuda"), "torch finds no CUDA device")],
 )
-def test_refuses_what_cannot_be_measured(main, arguments, message, monkeypatch, capsys):
+def test_refuses_what_cannot_be_measured(arguments, message, monkeypatch, capsys):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(SystemExit) as stopped:
         main(list(arguments))
