@@ -2,11 +2,14 @@
 
 import shutil
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from mmengine.registry import init_default_scope
 
+from pne.datasets.layouts import LAYOUTS, Split
 from pne.datasets.synthetic_street.__main__ import write
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for the drawn data that other tests use too
@@ -30,6 +33,18 @@ def street(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _mmseg_scope() -> None:
     """Look names of transforms up in mmsegmentation's registries, as a Runner does."""
     init_default_scope("mmseg")
+
+
+@pytest.fixture
+def state_counts(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[[str, Split], int]], None]:
+    """Return a function that states other official numbers of images for the splits of a data set."""
+
+    def state(dataset: str, count: Callable[[str, Split], int]) -> None:
+        known = LAYOUTS[dataset]
+        splits = {name: replace(split, count=count(name, split)) for name, split in known.splits.items()}
+        monkeypatch.setitem(LAYOUTS, dataset, replace(known, splits=splits))
+
+    return state
 
 
 @pytest.fixture

@@ -4,14 +4,14 @@ import json
 import os
 import re
 import shutil
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import PIL.Image
 import pytest
 from data_files import harm, read
-from paper_data import write_coco_stuff
+from paper_data import copy_ade20k, write_coco_stuff
 from PIL import Image
 
 from pne.datasets import doctor, layouts
@@ -22,22 +22,20 @@ from pne.datasets.prepare import COCO_STUFF_TRAIN_IDS, prepare
 from pne.errors import UserError
 
 
-def errors(dataset: str, root: Path, **settings) -> str:
-    return "\n".join(check(dataset, root, expect_official_counts=False, **settings).errors)
+def errors(dataset: str, root: Path) -> str:
+    return "\n".join(check(dataset, root, expect_official_counts=False).errors)
+
+
+def relabel(labels: Path, change: Callable[[np.ndarray], np.ndarray]) -> None:
+    """Change the values of all labels below a folder."""
+    for path in labels.rglob("*.png"):
+        harm(path, change(read(path).astype(int)))
 
 
 @pytest.fixture
 def ade(shared, tmp_path) -> Path:
     """Real ADE20K samples laid out as the full data set is."""
-    source = shared / "data/fixtures/ade20k_sceneparsing"
-    root = tmp_path / "ADEChallengeData2016"
-    for split, numbers in (("training", (1, 2)), ("validation", (3,))):
-        for folder, suffix in (("images", ".jpg"), ("annotations", ".png")):
-            (root / folder / split).mkdir(parents=True)
-            for number in numbers:
-                name = f"ADE_val_{number:08d}{suffix}"
-                shutil.copyfile(source / folder / name, root / folder / split / name)
-    return root
+    return copy_ade20k(tmp_path / "ADEChallengeData2016", shared)
 
 
 def test_full_camvid_is_healthy(shared):
@@ -117,27 +115,21 @@ def test_files_that_vanish_while_they_are_compared_are_left_out(tiny):
     assert doctor.duplicates(tiny, splits, {}) == {}
 
 
-def unlabelled_split(root: Path) -> Path:
-    """A Cityscapes with prepared labels and a test split; returns its test image."""
-    image, label = np.zeros((1024, 2048, 3)), np.full((1024, 2048), 7)
-    for split, city in (("train", "aachen"), ("val", "ulm"), ("test", "bonn")):
-        for folder, name, values in (
-            ("leftImg8bit", "leftImg8bit", image + len(city)),
-            ("gtFine", "gtFine_labelTrainIds", label),
-        ):
-            path = root / folder / split / city / f"{city}_000000_000019_{name}.png"
-            if split != "test" or folder == "leftImg8bit":
-                path.parent.mkdir(parents=True)
-                harm(path, values)
-    return root / "leftImg8bit/test/bonn/bonn_000000_000019_leftImg8bit.png"
+def draw_city(root: Path, place: str, labels: str = "", label: int = 7, size: tuple[int, int] = (1024, 2048)) -> Path:
+    """Draw an image of Cityscapes, of one colour, and its label, of one class; returns the image."""
+    stem = f"{place}/{Path(place).name}_000000_000019"
+    image = root / f"leftImg8bit/{stem}_leftImg8bit.png"
+    harm(image, np.full((*size, 3), len(place)))
+    if labels:
+        harm(root / f"gtFine/{stem}_gtFine_{labels}.png", np.full(size, label))
+    return image
 
 
 @pytest.mark.parametrize("damage", ["cut short", "another size", "nowhere"])
-def test_images_without_labels_do_not_keep_from_training(tmp_path, monkeypatch, damage):
-    image = unlabelled_split(tmp_path)
-    cityscapes = layouts.LAYOUTS["cityscapes"]
-    one = {name: replace(split, count=1) for name, split in cityscapes.splits.items()}
-    monkeypatch.setitem(layouts.LAYOUTS, "cityscapes", replace(cityscapes, splits=one))
+def test_images_without_labels_do_not_keep_from_training(tmp_path, state_counts, damage):
+    trained, _ = (draw_city(tmp_path, place, "labelTrainIds") for place in ("train/aachen", "val/ulm"))
+    image = draw_city(tmp_path, "test/bonn")
+    state_counts("cityscapes", lambda name, split: 1)
     healthy = check("cityscapes", tmp_path)
     # Of one class alone, the last not among them: the only errors that this drawing has.
     assert [finding[:25] for finding in healthy.errors] == ["train: 18 of 19 classes n"]
@@ -152,7 +144,6 @@ def test_images_without_labels_do_not_keep_from_training(tmp_path, monkeypatch, 
     assert report.errors == healthy.errors
     assert image.name in "\n".join(report.warnings)
     assert report.fingerprint == fingerprint("cityscapes", tmp_path) != healthy.fingerprint
-    trained = tmp_path / "leftImg8bit/train/aachen/aachen_000000_000019_leftImg8bit.png"
     trained.write_bytes(trained.read_bytes()[:-200])
     assert trained.name in "\n".join(check("cityscapes", tmp_path).errors)
 
@@ -185,16 +176,13 @@ def test_images_that_are_turned_when_they_are_read_are_refused(tmp_path, shape, 
         for split in ("training", "validation"):
             image = tmp_path / f"images/{split}/{orientation}.jpg"
             label = tmp_path / f"annotations/{split}/{orientation}.png"
-            for path in (image, label):
-                path.parent.mkdir(parents=True, exist_ok=True)
             exif = Image.Exif()
             exif[ORIENTATION] = orientation
-            Image.fromarray(np.full(shape, 10 * orientation + len(split), np.uint8)).save(image, exif=exif)
             harm(label, np.ones(shape[:2]))
+            image.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(np.full(shape, 10 * orientation + len(split), np.uint8)).save(image, exif=exif)
     turned, *mismatched = check("ade20k", tmp_path, expect_official_counts=False, quick=quick).errors
-    assert turned.startswith(
-        "14 images are turned or mirrored by the orientation in their EXIF data when they are read"
-    )
+    assert turned.startswith("14 images are turned or mirrored by the orientation in their EXIF data when they are")
     names = [f"images/{split}/{number}.jpg" for split in ("training", "validation") for number in range(2, 9)]
     assert turned.split("\n    ")[1:] == names
     assert len(mismatched) == (2 if shape[0] != shape[1] else 0)  # one a split
@@ -227,43 +215,31 @@ def test_labels_of_another_size_than_their_image_are_named(tiny):
 
 
 def test_values_out_of_range_are_named_with_a_guess(tiny):
-    paths = sorted((tiny / "ann_dir").rglob("*.png"))
-    for path in paths:
-        labels = read(path)
-        harm(path, np.where(labels == 255, 11, labels))
+    relabel(tiny / "ann_dir", lambda labels: np.where(labels == 255, 11, labels))
     found = errors("camvid", tiny)
     assert "labels hold values out of range (expected 0 to 10, void 255, found 11)" in found
     assert "they look shifted by one, or 11 stands for void, which is 255 here" in found
 
 
 def test_ade20k_labels_that_were_already_reduced_are_seen(ade):
-    for path in (ade / "annotations").rglob("*.png"):
-        harm(path, read(path) - np.uint8(1))
+    relabel(ade / "annotations", lambda labels: labels - 1)
     found = errors("ade20k", ade)
     assert "3 labels hold values out of range (expected 1 to 150, void 0, found 255)" in found
     assert "they look shifted by one (255 for void, where void is 0 here)" in found
     assert "annotations/training/ADE_val_00000001.png" in found
 
 
-def test_a_shift_within_the_legal_range_shows_in_the_last_class(tiny, monkeypatch):
-    camvid = layouts.LAYOUTS["camvid"]
-    complete = {
-        name: replace(split, count={"train": 24, "val": 8, "test": 0}[name]) for name, split in camvid.splits.items()
-    }
-    monkeypatch.setitem(layouts.LAYOUTS, "camvid", replace(camvid, splits=complete))
+def test_a_shift_within_the_legal_range_shows_in_the_last_class(tiny, state_counts):
+    state_counts("camvid", lambda name, _: {"train": 24, "val": 8, "test": 0}[name])
     assert not check("camvid", tiny).errors
-    for path in (tiny / "ann_dir").rglob("*.png"):
-        labels = read(path).astype(int)
-        harm(path, np.where(labels == 255, 255, np.maximum(labels - 1, 0)))
+    relabel(tiny / "ann_dir", lambda labels: np.where(labels == 255, 255, np.maximum(labels - 1, 0)))
     report = check("camvid", tiny)
     assert "train: 1 of 11 classes never occur (Bicyclist); the last class is among them" in "\n".join(report.errors)
     assert "val: 1 of 11 classes never occur (Bicyclist)" in "\n".join(report.warnings)
 
 
 def test_missing_classes_are_named(tiny):
-    for path in (tiny / "ann_dir").rglob("*.png"):
-        labels = read(path)
-        harm(path, np.where(labels == 9, 255, labels))
+    relabel(tiny / "ann_dir", lambda labels: np.where(labels == 9, 255, labels))
     report = check("camvid", tiny, expect_official_counts=False)
     assert not report.errors
     assert "train: 1 of 11 classes never occur (Pedestrian)" in "\n".join(report.warnings)
@@ -278,28 +254,18 @@ def test_images_in_two_splits_are_named(tiny):
 
 
 def test_unprepared_cityscapes_says_how_to_prepare(tmp_path):
-    for folder, name in (("leftImg8bit", "leftImg8bit"), ("gtFine", "gtFine_labelIds")):
-        path = tmp_path / folder / "train/aachen" / f"aachen_000000_000019_{name}.png"
-        path.parent.mkdir(parents=True)
-        harm(path, np.full((1024, 2048, 3) if folder == "leftImg8bit" else (1024, 2048), 7))
+    draw_city(tmp_path, "train/aachen", "labelIds")
     found = errors("cityscapes", tmp_path)
     assert "train: 1 of 1 images have no label (*_gtFine_labelTrainIds.png in gtFine/train)" in found
     assert "make them with python -m pne.datasets.prepare cityscapes" in found
 
 
 def test_label_ids_under_the_name_of_train_ids_are_recognised(tmp_path):
-    for folder, name, shape in (
-        ("leftImg8bit", "leftImg8bit", (512, 1024, 3)),
-        ("gtFine", "gtFine_labelTrainIds", (512, 1024)),
-    ):
-        path = tmp_path / folder / "train/aachen" / f"aachen_000000_000019_{name}.png"
-        path.parent.mkdir(parents=True)
-        harm(path, np.full(shape, 26))
+    draw_city(tmp_path, "train/aachen", "labelTrainIds", label=26, size=(512, 1024))
     report = check("cityscapes", tmp_path)
-    assert "they look like labelIds, not labelTrainIds" in "\n".join(report.errors)
-    assert "1 images do not have Cityscapes's size 1024 x 2048 (h x w), the first 512 x 1024" in "\n".join(
-        report.errors
-    )
+    found = "\n".join(report.errors)
+    assert "they look like labelIds, not labelTrainIds" in found
+    assert "1 images do not have Cityscapes's size 1024 x 2048 (h x w), the first 512 x 1024" in found
     assert "test: expected 1525 images" in "\n".join(report.warnings)  # needed for submissions alone
 
 
@@ -359,25 +325,16 @@ RELEASED[COCO_STUFF_TRAIN_IDS[COCO_STUFF_TRAIN_IDS > 0]] = np.flatnonzero(COCO_S
 
 
 @pytest.fixture
-def coco(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def coco(shared: Path, tmp_path: Path, state_counts: Callable) -> Path:
     """Real samples prepared as the 10k release, said to be all that there are; one shows all classes."""
     root = write_coco_stuff(tmp_path / "coco_stuff10k", shared)
     prepare("coco_stuff", root)
-    known = layouts.LAYOUTS["coco_stuff"]
-    whole = {
-        name: replace(split, count=len(list((root / split.images).iterdir()))) for name, split in known.splits.items()
-    }
-    monkeypatch.setitem(layouts.LAYOUTS, "coco_stuff", replace(known, splits=whole))
-    first = labels(root)[1]
+    state_counts("coco_stuff", lambda _, split: len(list((root / split.images).iterdir())))
+    first = sorted((root / "annotations/train2014").iterdir())[-2]
     values = read(first).copy()
     values.ravel()[: LAST + 1] = np.arange(LAST + 1)
     harm(first, values)
-    assert "train2014" in str(first)
     return root
-
-
-def labels(root: Path) -> list[Path]:
-    return sorted((root / "annotations").glob("*2014/*.png"), reverse=True)
 
 
 @pytest.mark.parametrize(
@@ -400,10 +357,7 @@ def labels(root: Path) -> list[Path]:
         ),
         pytest.param(
             lambda values: values + 1,
-            [
-                "1 labels hold values out of range (expected 1 to 171, void 0, found 172)",
-                "they look shifted by one",
-            ],
+            ["1 labels hold values out of range (expected 1 to 171, void 0, found 172)", "they look shifted by one"],
             id="raised",
         ),
         pytest.param(
@@ -422,9 +376,8 @@ def labels(root: Path) -> list[Path]:
     ],
 )
 def test_coco_stuff_labels_in_another_numbering_are_told(coco, renumbered, expected):
-    assert len(labels(coco)) == 8
-    for path in labels(coco):
-        harm(path, renumbered(read(path).astype(int)))
+    assert len(list((coco / "annotations").glob("*2014/*.png"))) == 8
+    relabel(coco / "annotations", renumbered)
     found = "\n".join(check("coco_stuff", coco).errors)
     assert bool(found) == bool(expected)
     for part in expected:

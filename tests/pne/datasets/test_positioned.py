@@ -1,28 +1,24 @@
 """Samples depend on the seed and their position: not on workers, ranks, resumes or the process's own randomness."""
 
 import random
+from contextlib import nullcontext
 from itertools import islice
 
 import numpy as np
 import pytest
 import torch
+from data_files import dataset_config
 from mmengine.config import Config
 from mmengine.hooks import Hook
 from mmengine.model import BaseModel
-from mmengine.runner import Runner
+from mmengine.runner import Runner, set_random_seed
 
 from pne.datasets.positioned import Draw, PositionedInfiniteSampler, PositionSeeded, sample_seed
 from pne.errors import UserError
 
-PIPELINE = [
-    {"type": "LoadImageFromFile"},
-    {"type": "LoadAnnotations"},
-    {"type": "RandomResize", "scale": (96, 64), "ratio_range": (0.5, 2.0), "keep_ratio": True},
-    {"type": "RandomCrop", "crop_size": (32, 32), "cat_max_ratio": 0.75},
-    {"type": "RandomFlip", "prob": 0.5},
-    {"type": "PhotoMetricDistortion"},
-    {"type": "PackSegInputs"},
-]
+
+def draw_numbers() -> tuple:
+    return random.random(), np.random.rand(), torch.rand(()).item()  # noqa: NPY002
 
 
 class Numbers:
@@ -32,17 +28,21 @@ class Numbers:
         return 7
 
     def __getitem__(self, index: int) -> tuple:
-        return index, random.random(), np.random.rand(), torch.rand(()).item()  # noqa: NPY002
+        return index, *draw_numbers()
+
+
+class Broken(Numbers):
+    def __getitem__(self, index: int) -> tuple:
+        draw_numbers()
+        raise OSError("disk gone")
 
 
 def dataloader(root, workers: int = 0, batch_size: int = 4) -> dict:
-    prefix = {"img_path": "img_dir/train", "seg_map_path": "ann_dir/train"}
-    inner = {"type": "StreetCityDataset", "data_root": str(root), "data_prefix": prefix, "pipeline": PIPELINE}
     return {
         "batch_size": batch_size,
         "num_workers": workers,
         "sampler": {"type": "PositionedInfiniteSampler"},
-        "dataset": {"type": "PositionSeeded", "dataset": inner},
+        "dataset": {"type": "PositionSeeded", "dataset": dataset_config(root)},
     }
 
 
@@ -102,12 +102,9 @@ def test_a_global_batch_is_the_same_set_whatever_ranks_and_micro_batches():
     def global_batch(number: int, world_size: int, micro: int, steps: int) -> set[Draw]:
         taken = world_size * micro * steps
         assert taken == 12
-        start = number * micro * steps
-        return {
-            draw
-            for rank in range(world_size)
-            for draw in islice(iter(sampler(rank, world_size)), start, start + micro * steps)
-        }
+        start, stop = number * micro * steps, (number + 1) * micro * steps
+        samplers = [sampler(rank, world_size) for rank in range(world_size)]
+        return {draw for one in samplers for draw in islice(iter(one), start, stop)}
 
     for number in range(3):
         whole = global_batch(number, 1, 12, 1)
@@ -139,33 +136,16 @@ def test_positions_have_seeds_of_their_own():
     assert all(0 <= seed < 2**64 for seed in seeds)
 
 
-def test_loading_leaves_the_randomness_of_the_process_alone():
-    def state() -> tuple:
-        return random.random(), np.random.rand(), torch.rand(()).item()  # noqa: NPY002
-
-    def seed_all() -> None:
-        random.seed(1)
-        np.random.seed(1)  # noqa: NPY002
-        torch.manual_seed(1)
-
-    seed_all()
-    expected = state()
-    seed_all()
-    PositionSeeded(Numbers())[Draw(0, 0, 99)]
-    assert state() == expected
-
-
-def test_randomness_is_put_back_after_an_error_too():
-    class Broken(Numbers):
-        def __getitem__(self, index: int) -> tuple:
-            raise OSError("disk gone")
-
-    torch.manual_seed(1)
-    expected = torch.rand(())
-    torch.manual_seed(1)
-    with pytest.raises(OSError, match="disk gone"):
-        PositionSeeded(Broken())[Draw(0, 0, 99)]
-    assert torch.rand(()) == expected
+@pytest.mark.parametrize(
+    ("data", "outcome"), [(Numbers(), nullcontext()), (Broken(), pytest.raises(OSError, match="disk gone"))]
+)
+def test_loading_leaves_the_randomness_of_the_process_alone(data, outcome):
+    set_random_seed(1)
+    expected = draw_numbers()
+    set_random_seed(1)
+    with outcome:
+        PositionSeeded(data)[Draw(0, 0, 99)]
+    assert draw_numbers() == expected
 
 
 def test_wrapper_shows_the_data_set_inside(street):
@@ -182,15 +162,8 @@ def test_misuse_is_refused_with_the_remedy(street):
         PositionSeeded(Numbers())[3]
     with pytest.raises(ValueError, match="0 or more, got -1"):
         sampler().skip(-1)
-
-
-def test_an_empty_data_set_is_refused():
-    class Empty(Numbers):
-        def __len__(self) -> int:
-            return 0
-
     with pytest.raises(UserError, match="training data set is empty"):
-        PositionedInfiniteSampler(PositionSeeded(Empty()), seed=0)
+        PositionedInfiniteSampler(PositionSeeded([]), seed=0)
 
 
 class Mean(BaseModel):

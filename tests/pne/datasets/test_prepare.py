@@ -4,11 +4,12 @@ import importlib.util
 import os
 import shutil
 from pathlib import Path
+from unittest.mock import Mock
 
 import mmseg
 import numpy as np
 import pytest
-from data_files import harm, read
+from data_files import LOADING, dataset_config, harm, read
 from mmseg.registry import DATASETS
 from paper_data import draw_cityscapes, write_coco_stuff
 from scipy.io import savemat
@@ -35,6 +36,7 @@ parking, rail track, *building, *wall, *fence, guard rail, bridge, tunnel, *pole
 *traffic sign, *vegetation, *terrain, *sky, *person, *rider, *car, *truck, *bus, caravan, trailer, *train,
 *motorcycle, *bicycle"""
 NAMES = [name.strip() for name in LABELS.split(",")]
+NO_LINKS = Mock(side_effect=OSError(1, "Operation not permitted"))
 
 
 @pytest.fixture
@@ -73,14 +75,7 @@ def test_cityscapes_labels_become_train_ids(city):
     assert len(sources) == 4
     for source in sources:
         np.testing.assert_array_equal(read(train_ids(source)), preparation.CITYSCAPES_TRAIN_IDS[read(source)])
-    dataset = DATASETS.build(
-        {
-            "type": "CityscapesDataset",
-            "data_root": str(city),
-            "data_prefix": {"img_path": "leftImg8bit/val", "seg_map_path": "gtFine/val"},
-            "pipeline": [{"type": "LoadImageFromFile"}, {"type": "LoadAnnotations"}],
-        }
-    )
+    dataset = DATASETS.build(dataset_config(city, "CityscapesDataset", "val", pipeline=LOADING))
     assert len(dataset) == 2
     assert {value for sample in dataset for value in np.unique(sample["gt_seg_map"])} == {*range(19), 255}
 
@@ -111,24 +106,14 @@ def test_coco_mat_files_become_what_mmsegmentations_converter_makes(coco, tmp_pa
 
 def test_coco_labels_load_as_the_classes_that_the_real_sample_names(coco, shared):
     prepare("coco_stuff", coco)
-    names = dict(
-        line.split(": ")
-        for line in (shared / "data/fixtures/cocostuff164k/cocostuff-labels.txt").read_text().splitlines()
-    )
-    dataset = DATASETS.build(
-        {
-            "type": "COCOStuffDataset",
-            "data_root": str(coco),
-            "reduce_zero_label": True,
-            "data_prefix": {"img_path": "images/train2014", "seg_map_path": "annotations/train2014"},
-            "pipeline": [{"type": "LoadImageFromFile"}, {"type": "LoadAnnotations"}],
-        }
-    )
+    source = shared / "data/fixtures/cocostuff164k"
+    names = dict(line.split(": ") for line in (source / "cocostuff-labels.txt").read_text().splitlines())
+    dataset = DATASETS.build(dataset_config(coco, "COCOStuffDataset", reduce_zero_label=True, pipeline=LOADING))
     assert len(dataset) == 4
     checked = set()
     for sample in dataset:
         stem = Path(sample["img_path"]).stem.removeprefix("COCO_train2014_")
-        original = read(shared / f"data/fixtures/cocostuff164k/stuffthingmaps/train2017/{stem}.png")
+        original = read(source / f"stuffthingmaps/train2017/{stem}.png")
         for value in np.unique(original):
             loaded = np.unique(sample["gt_seg_map"][original == value])
             if value == 255:
@@ -186,10 +171,7 @@ def test_images_are_linked_where_possible_and_copied_elsewhere(tmp_path, monkeyp
     preparation.place_image(source, tmp_path / "train" / "a.jpg")
     assert (tmp_path / "train" / "a.jpg").samefile(source)
 
-    def no_links(*args):
-        raise OSError(1, "Operation not permitted")
-
-    monkeypatch.setattr(os, "link", no_links)
+    monkeypatch.setattr(os, "link", NO_LINKS)
     preparation.place_image(source, tmp_path / "copied" / "a.jpg")
     assert (tmp_path / "copied" / "a.jpg").read_bytes() == b"picture"
 
@@ -227,10 +209,7 @@ def test_a_link_that_leads_nowhere_and_another_image_are_replaced(coco):
 
 
 def test_a_copied_image_is_not_copied_again(coco, monkeypatch):
-    def no_links(*args):
-        raise OSError(1, "Operation not permitted")
-
-    monkeypatch.setattr(os, "link", no_links)
+    monkeypatch.setattr(os, "link", NO_LINKS)
     assert prepare("coco_stuff", coco) == 16
     assert prepare("coco_stuff", coco) == 0
 
@@ -247,10 +226,7 @@ def test_an_impossible_label_id_names_the_file(city):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (
-            {"S": np.full((4, 4), 183, np.uint8)},
-            r"field S should be a map \(h, w\) of ids 0 to 182, is \(4, 4\) with 183 to",
-        ),
+        ({"S": np.full((4, 4), 183, np.uint8)}, r"S should be a map \(h, w\) of ids 0 to 182, is \(4, 4\) with 183 to"),
         ({"S": np.zeros((4, 4, 3), np.uint8)}, r"is \(4, 4, 3\)"),
         ({"T": np.zeros((4, 4), np.uint8)}, "expected the label map in a field S"),
         (None, "cannot be read as a MATLAB file"),
@@ -268,19 +244,19 @@ def test_a_bad_mat_file_is_named(tmp_path, content, message):
     assert not (tmp_path / "out.png").exists()
 
 
-def test_missing_downloads_say_what_to_unpack_where(tmp_path):
-    with pytest.raises(UserError, match=r"gtFine/train/<city>/\*_gtFine_labelIds\.png, found none; unpack gtFine"):
-        prepare("cityscapes", tmp_path)
-    with pytest.raises(UserError, match=r"train\.txt: expected the official list .* unpack cocostuff-10k"):
-        prepare("coco_stuff", tmp_path)
-    with pytest.raises(
-        UserError, match=r"expected the folder images/training, found none; unpack ADEChallengeData2016"
-    ):
-        prepare("ade20k", tmp_path)
-    with pytest.raises(UserError, match="expected the folder of a data set, found none"):
-        prepare("cityscapes", tmp_path / "nowhere")
-    with pytest.raises(UserError, match="CamVid needs no preparation; choose one of cityscapes"):
-        prepare("camvid", tmp_path)
+@pytest.mark.parametrize(
+    ("dataset", "folder", "message"),
+    [
+        ("cityscapes", "", r"gtFine/train/<city>/\*_gtFine_labelIds\.png, found none; unpack gtFine"),
+        ("coco_stuff", "", r"train\.txt: expected the official list .* unpack cocostuff-10k"),
+        ("ade20k", "", "expected the folder images/training, found none; unpack ADEChallengeData2016"),
+        ("cityscapes", "nowhere", "expected the folder of a data set, found none"),
+        ("camvid", "", "CamVid needs no preparation; choose one of cityscapes"),
+    ],
+)
+def test_missing_downloads_say_what_to_unpack_where(tmp_path, dataset, folder, message):
+    with pytest.raises(UserError, match=message):
+        prepare(dataset, tmp_path / folder)
 
 
 def test_a_missing_image_of_the_official_list_is_named(coco):

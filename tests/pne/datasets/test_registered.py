@@ -6,37 +6,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from data_files import LOADING, assert_same_sample, dataset_config
 from mmseg.registry import DATASETS
 
-import pne.datasets.registered
 from pne.datasets import registered
 from pne.datasets.layouts import LAYOUTS, layout
 from pne.datasets.positioned import Draw, PositionSeeded
 from pne.datasets.synthetic_street import VARIANTS
 from pne.errors import UserError
 
-PIPELINE = [
-    {"type": "LoadImageFromFile"},
-    {"type": "LoadAnnotations"},
-    {"type": "RandomResize", "scale": (96, 64), "ratio_range": (0.5, 2.0), "keep_ratio": True},
-    {"type": "RandomCrop", "crop_size": (48, 64), "cat_max_ratio": 0.75},
-    {"type": "RandomFlip", "prob": 0.5},
-    {"type": "PhotoMetricDistortion"},
-    {"type": "PackSegInputs"},
-]
 
-
-def build(root: Path, kind: str = "StreetCityDataset", split: str = "train", **settings):
-    known = layout(kind).splits[split]
-    prefix = {"img_path": known.images, "seg_map_path": known.labels}
-    config = {"type": kind, "data_root": str(root), "data_prefix": prefix, "pipeline": PIPELINE, **settings}
-    return DATASETS.build(config)
-
-
-def assert_same(a: dict, b: dict) -> None:
-    torch.testing.assert_close(a["inputs"], b["inputs"], rtol=0, atol=0)
-    torch.testing.assert_close(a["data_samples"].gt_sem_seg.data, b["data_samples"].gt_sem_seg.data, rtol=0, atol=0)
-    assert a["data_samples"].metainfo == b["data_samples"].metainfo
+def build(root: Path, *arguments: str, **settings) -> registered.StreetCityDataset:
+    return DATASETS.build(dataset_config(root, *arguments, **settings))
 
 
 def test_samples_are_identical_with_and_without_the_cache(street):
@@ -44,7 +25,7 @@ def test_samples_are_identical_with_and_without_the_cache(street):
     for turn in range(2):  # the second time around nothing may have rubbed off on the stored arrays
         for index in range(0, len(plain), 17):
             draw = Draw(index, index, seed=100 * turn + index)
-            assert_same(plain[draw], kept[draw])
+            assert_same_sample(plain[draw], kept[draw])
 
 
 def test_cached_files_are_not_read_again(street, monkeypatch):
@@ -96,12 +77,12 @@ def test_street_data_sets_have_the_classes_of_their_variant(name):
 def test_camvid_has_the_classes_and_colours_of_its_description(shared):
     for folder in ("camvid", "camvid_tiny"):
         meta = json.loads((shared / "data" / folder / "meta.json").read_text())
-        assert list(pne.datasets.registered.CamVidDataset.METAINFO["classes"]) == meta["classes"]
-        assert pne.datasets.registered.CamVidDataset.METAINFO["palette"] == meta["palette_rgb"]
+        assert list(registered.CamVidDataset.METAINFO["classes"]) == meta["classes"]
+        assert registered.CamVidDataset.METAINFO["palette"] == meta["palette_rgb"]
 
 
 def test_camvid_reads_real_pairs(shared):
-    dataset = build(shared / "data/camvid_tiny", "CamVidDataset", pipeline=PIPELINE[:2])
+    dataset = build(shared / "data/camvid_tiny", "CamVidDataset", pipeline=LOADING)
     assert len(dataset) == 24
     sample = dataset[0]
     assert sample["img"].shape == (180, 240, 3)

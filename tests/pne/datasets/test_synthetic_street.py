@@ -2,12 +2,14 @@
 
 import hashlib
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from data_files import harm, read
 from PIL import Image
 
 from pne.datasets.doctor import check
@@ -30,18 +32,11 @@ DIGESTS = {
 }
 
 
-def digest(name: str) -> str:
-    total = hashlib.sha256()
-    for split in ("train", "test"):
-        for index in range(3):
-            for array in draw_scene(VARIANTS[name], split, index):
-                total.update(array.tobytes())
-    return total.hexdigest()
-
-
 @pytest.mark.parametrize("name", VARIANTS)
 def test_draws_the_same_pixels_on_every_machine(name):
-    assert digest(name) == DIGESTS[name]
+    scenes = [draw_scene(VARIANTS[name], split, index) for split in ("train", "test") for index in range(3)]
+    drawn = b"".join(array.tobytes() for scene in scenes for array in scene)
+    assert hashlib.sha256(drawn).hexdigest() == DIGESTS[name]
 
 
 def test_scene_does_not_depend_on_what_was_drawn_before():
@@ -67,10 +62,8 @@ def test_seed_split_and_variant_each_give_other_scenes():
 @pytest.mark.parametrize("name", VARIANTS)
 def test_scene_has_the_stated_form(name):
     image, label = draw_scene(VARIANTS[name], "train", 0)
-    assert image.shape == (64, 96, 3)
-    assert image.dtype == np.uint8
-    assert label.shape == (64, 96)
-    assert label.dtype == np.uint8
+    assert (image.shape, label.shape) == ((64, 96, 3), (64, 96))
+    assert image.dtype == label.dtype == np.uint8
     border = np.concatenate([label[0], label[-1], label[:, 0], label[:, -1]])
     assert (border == IGNORE_INDEX).all()
     assert set(np.unique(label)) <= {*range(len(VARIANTS[name].classes)), IGNORE_INDEX}
@@ -125,8 +118,7 @@ def test_written_files_hold_what_was_drawn(street):
         assert [p.name for p in images] == [p.name for p in labels]
         assert len(images) == getattr(CITY, split)
     image, label = draw_scene(CITY, "test", 7)
-    with Image.open(street / "img_dir/test/test_0007.png") as picture:
-        np.testing.assert_array_equal(np.asarray(picture), image)
+    np.testing.assert_array_equal(read(street / "img_dir/test/test_0007.png"), image)
     with Image.open(street / "ann_dir/test/test_0007.png") as picture:
         np.testing.assert_array_equal(np.asarray(picture), label)
         assert picture.getpalette()[:3] == list(CITY.palette[0])
@@ -136,12 +128,9 @@ def test_written_files_hold_what_was_drawn(street):
 
 
 def test_train_and_test_share_no_image(street):
-    digests = {
-        split: {hashlib.sha256(p.read_bytes()).digest() for p in (street / "img_dir" / split).iterdir()}
-        for split in ("train", "test")
-    }
-    assert len(digests["train"]) == CITY.train
-    assert not digests["train"] & digests["test"]
+    train, test = ({path.read_bytes() for path in (street / "img_dir" / s).iterdir()} for s in ("train", "test"))
+    assert len(train) == CITY.train
+    assert not train & test
 
 
 def test_a_folder_that_is_there_is_left_alone(street):
@@ -166,48 +155,25 @@ def test_doctor_finds_the_drawn_set_healthy(street):
     assert report.fingerprint == fingerprint("StreetCityDataset", street)
 
 
-def damage_pixels(folder: Path) -> str:
-    path = folder / "ann_dir/train/train_0003.png"
-    Image.fromarray(np.zeros((64, 96), np.uint8)).save(path)
-    return r"pixels of ann_dir/train/train_0003\.png are not those that were drawn"
-
-
-def damage_file(folder: Path) -> str:
-    path = folder / "img_dir/train/train_0004.png"
-    path.write_bytes(path.read_bytes()[:60])
-    return r"train_0004\.png: cannot be read as an image"
-
-
-def remove_file(folder: Path) -> str:
-    (folder / "img_dir/test/test_0001.png").unlink()
-    return r"img_dir/test/test_0001\.png is missing"
-
-
-def add_file(folder: Path) -> str:
-    shutil.copy(folder / "img_dir/test/test_0001.png", folder / "img_dir/test/mine.png")
-    return r"img_dir/test/mine\.png does not belong here"
-
-
-def damage_meta(folder: Path) -> str:
-    (folder / "meta.json").write_text("{")
-    return r"meta\.json: is not readable"
-
-
-def forge_fingerprint(folder: Path) -> str:
-    meta = json.loads((folder / "meta.json").read_text())
-    (folder / "meta.json").write_text(json.dumps(meta | {"fingerprint": "0" * 64}))
-    return r"meta\.json was changed"
+def forge_fingerprint(meta: Path) -> None:
+    meta.write_text(json.dumps(json.loads(meta.read_text()) | {"fingerprint": "0" * 64}))
 
 
 @pytest.mark.parametrize(
-    "harm",
-    [damage_pixels, damage_file, remove_file, add_file, damage_meta, forge_fingerprint],
-    ids=lambda f: f.__name__,
+    ("name", "damage", "message"),
+    [
+        ("ann_dir/train/train_0003.png", lambda path: harm(path, np.zeros((64, 96))), "pixels of NAME are not those"),
+        ("img_dir/train/train_0004.png", lambda path: path.write_bytes(path.read_bytes()[:60]), "NAME: cannot be read"),
+        ("img_dir/test/test_0001.png", Path.unlink, "NAME is missing"),
+        ("img_dir/test/mine.png", lambda path: harm(path, np.zeros((64, 96, 3))), "NAME does not belong here"),
+        ("meta.json", lambda path: path.write_text("{"), "NAME: is not readable"),
+        ("meta.json", forge_fingerprint, "NAME was changed"),
+    ],
 )
-def test_a_damaged_folder_is_refused_with_the_file_and_the_remedy(street, tmp_path, harm):
+def test_a_damaged_folder_is_refused_with_the_file_and_the_remedy(street, tmp_path, name, damage, message):
     copy = shutil.copytree(street, tmp_path / "copy")
-    expected = harm(copy)
-    with pytest.raises(UserError, match=expected) as error:
+    damage(copy / name)
+    with pytest.raises(UserError, match=message.replace("NAME", re.escape(name))) as error:
         write("street_city", copy)
     assert "python -m pne.datasets.synthetic_street" in str(error.value)
 

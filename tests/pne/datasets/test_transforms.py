@@ -7,6 +7,7 @@ import mmseg.datasets.transforms as theirs
 import numpy as np
 import pytest
 import torch
+from data_files import LOADING, assert_same_sample, dataset_config
 from mmengine.dataset import Compose
 
 import pne.datasets.registered  # noqa: F401 (registers the data sets)
@@ -14,9 +15,10 @@ from pne.datasets.positioned import Draw, PositionSeeded, sample_seed
 from pne.datasets.transforms import QUICK, quicken
 from pne.engine.loaders import build_dataset
 
-LOADING = [{"type": "LoadImageFromFile"}, {"type": "LoadAnnotations"}]
 RESIZE = {"type": "RandomResize", "scale": (120, 90), "ratio_range": (0.5, 2.0), "keep_ratio": True}
 CROP = {"type": "RandomCrop", "crop_size": (48, 64), "cat_max_ratio": 0.75}
+FLIP = {"type": "RandomFlip"}
+DIRECTIONS = ["horizontal", "vertical", "diagonal"]
 DISTORT = {"type": "PhotoMetricDistortion"}
 PACK = {"type": "PackSegInputs"}
 
@@ -26,7 +28,7 @@ def pipeline_of(repository: Path, name: str) -> list[dict]:
     return config["train_dataloader"]["dataset"]["pipeline"]
 
 
-def samples(pipeline: list[dict], images: list[dict], *, quick: bool, number: int = 40) -> list[tuple]:
+def samples(pipeline: list[dict], images: list[dict], *, quick: bool) -> list[tuple]:
     """Samples and, of each, a number that is drawn after them."""
     composed = Compose(pipeline)
     if quick:
@@ -37,20 +39,16 @@ def samples(pipeline: list[dict], images: list[dict], *, quick: bool, number: in
             return composed(images[index % len(images)].copy() | {"seg_fields": []}), np.random.rand()  # noqa: NPY002
 
     seeded = PositionSeeded(Images())
-    return [seeded[Draw(position, position, sample_seed(3, position))] for position in range(number)]
+    return [seeded[Draw(position, position, sample_seed(3, position))] for position in range(40)]
 
 
-def assert_same(pipeline: list[dict], images: list[dict], **settings) -> None:
-    ours, expected = (samples(pipeline, images, quick=quick, **settings) for quick in (True, False))
+def assert_same(pipeline: list[dict], images: list[dict]) -> None:
+    ours, expected = (samples(pipeline, images, quick=quick) for quick in (True, False))
     for (sample, after), (same, after_same) in zip(ours, expected, strict=True):
         assert after == after_same
-        assert sample["inputs"].dtype == same["inputs"].dtype
         assert sample["inputs"].is_contiguous()
-        assert torch.equal(sample["inputs"], same["inputs"])
-        labels, same_labels = (s["data_samples"].gt_sem_seg.data for s in (sample, same))
-        assert labels.dtype == same_labels.dtype == torch.int64
-        assert torch.equal(labels, same_labels)
-        assert sample["data_samples"].metainfo == same["data_samples"].metainfo
+        assert sample["data_samples"].gt_sem_seg.data.dtype == torch.int64
+        assert_same_sample(sample, same)
     assert len({sample["inputs"].numpy().tobytes() for sample, _ in ours}) > 30
 
 
@@ -80,17 +78,8 @@ def test_pixels_of_the_declared_pipelines(repository: Path, images: list[dict], 
         pytest.param([RESIZE, CROP | {"cat_max_ratio": 0.5, "ignore_index": 1}, PACK], id="another label ignored"),
         pytest.param([RESIZE, CROP | {"cat_max_ratio": 1.0}, PACK], id="any crop"),
         pytest.param([CROP | {"crop_size": (400, 100)}, DISTORT, PACK], id="crop larger than the image"),
-        pytest.param(
-            [
-                CROP,
-                {"type": "RandomFlip", "prob": [0.3, 0.3, 0.3], "direction": ["horizontal", "vertical", "diagonal"]},
-                PACK,
-            ],
-            id="all directions",
-        ),
-        pytest.param(
-            [CROP, {"type": "RandomFlip", "prob": 1.0, "swap_seg_labels": [(1, 3)]}, PACK], id="labels swapped"
-        ),
+        pytest.param([CROP, FLIP | {"prob": [0.3] * 3, "direction": DIRECTIONS}, PACK], id="all directions"),
+        pytest.param([CROP, FLIP | {"prob": 1.0, "swap_seg_labels": [(1, 3)]}, PACK], id="labels swapped"),
         pytest.param([CROP, DISTORT | {"brightness_delta": 120, "hue_delta": 90}, PACK], id="strong distortion"),
     ],
 )
@@ -112,22 +101,15 @@ def test_transforms_of_ones_own_stay_as_they_are() -> None:
 
 
 def test_every_random_transform_of_a_trained_data_set_is_quick(street: Path, repository: Path) -> None:
-    prefix = {"img_path": "img_dir/train", "seg_map_path": "ann_dir/train"}
-    inner = {"type": "StreetCityDataset", "data_root": str(street), "data_prefix": prefix, "cache_data": True}
-    config = {**inner, "pipeline": pipeline_of(repository, "camvid")}
+    config = dataset_config(street, cache_data=True, pipeline=pipeline_of(repository, "camvid"))
     dataset = build_dataset({"type": "PositionSeeded", "dataset": config})
-    assert [type(transform) for transform in dataset._rest.transforms[1:]] == [
-        QUICK[theirs.RandomCrop],
-        QUICK[theirs.RandomFlip],
-        QUICK[theirs.PhotoMetricDistortion],
-        QUICK[theirs.PackSegInputs],
-    ]
+    expected = (theirs.RandomCrop, theirs.RandomFlip, theirs.PhotoMetricDistortion, theirs.PackSegInputs)
+    assert [type(transform) for transform in dataset._rest.transforms[1:]] == [QUICK[kind] for kind in expected]
     draws = [Draw(position, position, position) for position in (5, 6, 5)]
     for together, alone in zip(dataset.__getitems__(draws), map(dataset.__getitem__, draws), strict=True):
         assert torch.equal(together["inputs"], alone["inputs"])
 
 
 def test_several_data_sets_in_one_are_built(street: Path) -> None:
-    prefix = {"img_path": "img_dir/train", "seg_map_path": "ann_dir/train"}
-    part = {"type": "StreetCityDataset", "data_root": str(street), "data_prefix": prefix, "pipeline": [*LOADING, PACK]}
+    part = dataset_config(street, pipeline=[*LOADING, PACK])
     assert len(build_dataset({"type": "ConcatDataset", "datasets": [part, part]})) == 400
