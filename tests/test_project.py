@@ -82,10 +82,11 @@ def loaded_after(statement: str) -> set[str]:
         ("import pne", {"torch", "numpy", "mmengine", "pydantic"}),
         ("import pne.options", {"torch", "numpy", "mmengine", "pydantic"}),
         ("import pne.spec, pne.spec.compose, pne.results", {"torch", "mmseg", "mmcv"}),
-        (
-            "from analysis import claims, figures, plan, report, status, tables",
-            {"torch", "mmseg", "mmcv"},
-        ),
+        ("from analysis import claims, help, plan, report, runs, status", {"torch", "mmseg", "mmcv"}),
+        ("import analysis.figures.draw, analysis.figures.selection", {"torch", "mmseg", "mmcv"}),
+        ("import analysis.claims.__main__, analysis.tables.__main__", {"torch", "mmseg", "mmcv"}),
+        ("import analysis.figures, analysis.tables", {"torch", "mmseg", "matplotlib", "pandas", "sklearn"}),
+        ("import pne.extract.archives, pne.counts", {"torch", "mmseg", "matplotlib"}),
         ("import pne.losses", {"mmengine", "mmcv", "mmseg", "pydantic"}),
     ],
 )

@@ -37,6 +37,12 @@ def quick(tmp_path: Path, in_repository: Path) -> ResolvedTrack:
 
 
 @pytest.fixture
+def options(tmp_path: Path, in_repository: Path) -> list[str]:
+    """Options of a command on the quick track with its results in a temporary folder."""
+    return ["--track", "quick", "--results", str(tmp_path)]
+
+
+@pytest.fixture
 def finish(benchmark_module: ModuleType) -> Callable[..., None]:
     """Return a function that writes all results of a run, with a given mIoU where one is named."""
 

@@ -82,6 +82,12 @@ def write_history(run: Run, contrast: float = 0.5) -> None:
     (run.directory / "history.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
+def write_progress(run: Run, name: str = "progress.json", **content: object) -> None:
+    """Write what a training, or an evaluation, reports of itself."""
+    run.work_directory.mkdir(parents=True, exist_ok=True)
+    (run.work_directory / name).write_text(json.dumps(content))
+
+
 def write_features(track: ResolvedTrack) -> None:
     """Write features of every run of table embedding; cross entropy has no projection."""
     for row in track.tables["embedding"].rows.values():

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -44,8 +45,8 @@ for (const name of noted.menu) {
 
 
 @pytest.fixture
-def finished(quick, finish, tmp_path):
-    """Made-up results of the runs of one table, with logs; returns the options of the command."""
+def finished(quick, finish) -> None:
+    """Made-up results of the runs of one table, with logs."""
     for row in quick.tables["contrast_form"].rows.values():
         for run in row.runs.values():
             spec = quick.runs[run]
@@ -53,12 +54,24 @@ def finished(quick, finish, tmp_path):
             finish(spec, miou=41.5)
             log = "".join(f"line {number} <of> {run}\n" for number in range(100))
             (spec.directory / "log").write_text(log)
-    return ["--track", "quick", "--results", str(tmp_path)]
 
 
-def test_every_measured_cell_leads_to_its_runs(finished, quick, tmp_path):
-    assert main(["--page", "contrast_form", *finished]) == 0
-    page = (tmp_path / "quick" / "report" / "contrast_form.html").read_text()
+@pytest.fixture
+def page(options, tmp_path) -> Callable[[str], str]:
+    """Return a function that writes a page and reads it: it needs no other file, and its links lead somewhere."""
+
+    def write(name: str) -> str:
+        assert main(["--page", name, *options]) == 0
+        text = (tmp_path / "quick" / "report" / f"{name}.html").read_text()
+        assert not re.findall(r"""(?:src|href)=["'](?!#)""", text)
+        assert set(re.findall(r'href="#([^"]+)"', text)) <= set(re.findall(r'id="([^"]+)"', text))
+        return text
+
+    return write
+
+
+def test_every_measured_cell_leads_to_its_runs(finished, quick, page):
+    page = page("contrast_form")
     for key, row in quick.tables["contrast_form"].rows.items():
         assert page.count(f'<a href="#row-{key}">') == 1
         section = page[page.index(f'<section id="row-{key}">') :]
@@ -77,38 +90,33 @@ def test_every_measured_cell_leads_to_its_runs(finished, quick, tmp_path):
     assert "<of>" not in page  # texts are escaped
 
 
-def test_a_page_needs_no_other_file_and_its_links_lead_somewhere(finished, tmp_path):
-    main(["--page", "contrast_form", *finished])
-    page = (tmp_path / "quick" / "report" / "contrast_form.html").read_text()
-    assert not re.findall(r"""(?:src|href)=["'](?!#)""", page)
-    assert set(re.findall(r'href="#([^"]+)"', page)) <= set(re.findall(r'id="([^"]+)"', page))
-
-
-def test_missing_results_are_named_on_the_page(quick, tmp_path):
+def test_missing_results_are_named_on_the_page(quick, page):
     row = quick.tables["contrast_form"].rows["pne_r50"]
     for other in quick.tables["contrast_form"].rows.values():
         for run in other.runs.values():
             write_spec(quick.runs[run], quick.config(run))
-    assert main(["--page", "contrast_form", "--track", "quick", "--results", str(tmp_path)]) == 0
-    page = (tmp_path / "quick" / "report" / "contrast_form.html").read_text()
+    page = page("contrast_form")
     assert "the run has not finished" in page
     assert next(iter(row.runs.values())) in page
 
 
-def test_a_result_of_other_settings_is_named_on_the_page_in_place_of_its_numbers(finished, quick, tmp_path):
+def test_a_result_of_other_settings_is_named_on_the_page_in_place_of_its_numbers(finished, quick, page):
     (run,) = quick.tables["contrast_form"].rows["pne_r50"].runs.values()
     path = quick.runs[run].directory / "train.json"
     write_result(path, read_result(path, TrainResult).model_copy(update={"config_sha256": "0" * 64}))
-    assert main(["--page", "contrast_form", *finished]) == 0
-    page = (tmp_path / "quick" / "report" / "contrast_form.html").read_text()
-    assert page.count("it was measured with other settings") == 1
+    assert page("contrast_form").count("it was measured with other settings") == 1
 
 
-def test_an_unknown_page_is_a_clear_error(finished, capsys):
-    assert main(["--page", "contrast", *finished]) == 2
+def test_an_unknown_page_and_claims_that_are_not_there_are_clear_errors(options, tmp_path, capsys):
+    assert main(["--page", "contrast", *options]) == 2
     assert "no table 'contrast'; allowed:" in capsys.readouterr().err
-    assert main(["--page", "claims", *finished]) == 2
+    assert main(["--page", "claims", *options]) == 2
     assert "`snakemake claims` makes them" in capsys.readouterr().err
+    path = tmp_path / "quick" / "claims" / "claims.json"
+    path.parent.mkdir(parents=True)
+    path.write_text('{"track": "quick", "claims": {}}')
+    assert main(["--page", "claims", *options]) == 2
+    assert "another version of this project; `snakemake claims` makes them anew" in capsys.readouterr().err
 
 
 FIGURES = {"pairs": "Own: embedding", "class_iou": "Table 2: city-val", "sweeps": "Table 8: table4"}
@@ -116,14 +124,13 @@ PAGES = {"contrast_form": "Table 5: table1", "embedding": "Own: embedding", "cla
 
 
 @pytest.fixture
-def complete(quick, finish, tmp_path) -> None:
+def complete(quick, finish, options) -> None:
     """Made-up results of every run, and what the figures need from trained networks."""
     for run, spec in quick.runs.items():
         write_spec(spec, quick.config(run))
         finish(spec)
         write_history(spec)
     write_features(quick)
-    options = ["--track", "quick", "--results", str(tmp_path)]
     assert make_figures(["select", "pairs", *options]) == 0
     figures = resolve_figures(quick, Path("experiments"))
     made_up_pairs().write(data_folder(figures["pairs"], quick) / f"{figures['pairs'].first_seed_runs[0]}.npz")
@@ -187,11 +194,11 @@ noted.links = [...document.querySelectorAll("td a")].map(a => {
 """
 
 
-def test_the_page_of_the_claims_says_what_the_verdicts_are_and_leads_to_the_runs(complete, quick, tmp_path):
-    options = ["--track", "quick", "--results", str(tmp_path)]
+def test_the_page_of_the_claims_says_what_the_verdicts_are_and_leads_to_the_runs(
+    complete, quick, tmp_path, options, page
+):
     assert judge_claims(options) == 0
-    assert main(["--page", "claims", *options]) == 0
-    page = html.unescape((tmp_path / "quick" / "report" / "claims.html").read_text())
+    page = html.unescape(page("claims"))
     content = json.loads((tmp_path / "quick" / "claims" / "claims.json").read_text())
     assert content["remarks"] in page
     for verdict, meaning in content["explanations"].items():
@@ -212,22 +219,10 @@ def test_the_page_of_the_claims_says_what_the_verdicts_are_and_leads_to_the_runs
         (run,) = quick.tables[cell["table"]].rows[cell["row"]].runs.values()
         assert f'<a href="#run-{run}">{cell["row"]}</a>' in page
         assert page.count(f'id="run-{run}"') == 1
-    assert not re.findall(r"""(?:src|href)=["'](?!#)""", page)
-    assert set(re.findall(r'href="#([^"]+)"', page)) <= set(re.findall(r'id="([^"]+)"', page))
 
 
-def test_claims_without_runs_have_no_links(quick, tmp_path):
-    options = ["--track", "quick", "--results", str(tmp_path)]
+def test_claims_without_runs_have_no_links(options, page):
     assert judge_claims(options) == 0
-    assert main(["--page", "claims", *options]) == 0
-    page = (tmp_path / "quick" / "report" / "claims.html").read_text()
+    page = page("claims")
     assert "not measured" in page
     assert 'href="#run-' not in page
-
-
-def test_claims_of_an_earlier_version_are_a_clear_error(quick, tmp_path, capsys):
-    path = tmp_path / "quick" / "claims" / "claims.json"
-    path.parent.mkdir(parents=True)
-    path.write_text('{"track": "quick", "claims": {}}')
-    assert main(["--page", "claims", "--track", "quick", "--results", str(tmp_path)]) == 2
-    assert "written by another version of this project; `snakemake claims` makes them anew" in capsys.readouterr().err

@@ -5,8 +5,8 @@ import os
 import socket
 from datetime import datetime, timedelta, timezone
 
-import pandas as pd
 import pytest
+from samples import write_progress
 
 from analysis.results import COLUMNS, collect_runs, last_error, read_progress
 
@@ -16,11 +16,6 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 @pytest.fixture
 def run(quick):
     return next(run for run in quick.runs.values() if run.contrast is not None)
-
-
-def report(run, **content: object) -> None:
-    run.work_directory.mkdir(parents=True, exist_ok=True)
-    (run.work_directory / "progress.json").write_text(json.dumps(content))
 
 
 def test_one_row_per_run_and_evaluation(quick, run, finish):
@@ -50,10 +45,10 @@ def test_a_missing_evaluation_is_missing_alone(run, finish):
     assert frame.loc["multi_scale_flip", "time_s"] > 0  # training is there
 
 
-def test_an_evaluation_tells_its_own_progress(run, finish):
+def test_an_evaluation_tells_its_own_progress_since_the_training(run, finish):
     finish(run)
     (run.directory / "multi_scale_flip.json").unlink()
-    report(run, state="finished")  # of training
+    write_progress(run, state="finished")  # of training
     log = run.directory / "multi_scale_flip.log"
     log.write_text("12:00:00 something\nerror: final.pth: the final weights are missing; train the run again\n")
 
@@ -64,10 +59,13 @@ def test_an_evaluation_tells_its_own_progress(run, finish):
     path = run.work_directory / "multi_scale_flip.progress.json"
     about = {"host": socket.gethostname(), "pid": os.getpid(), "updated": datetime.now(timezone.utc).isoformat()}
     for state, expected in (("evaluating", "running"), ("interrupted", "stopped"), ("finished", "missing")):
-        path.write_text(json.dumps(about | {"state": state}))
+        write_progress(run, path.name, state=state, **about)
         assert found()[0] == expected
-    path.write_text(json.dumps(about | {"state": "failed", "error": "no such folder"}))
+    write_progress(run, path.name, state="failed", error="no such folder", **about)
     assert found() == ("failed", "no such folder")
+    for earlier, expected in ((log, "failed"), (path, "missing")):
+        os.utime(earlier, (1e9, 1e9))
+        assert found()[0] == expected
 
 
 def test_without_a_training_result_nothing_is_finished(run, finish):
@@ -88,26 +86,20 @@ def test_results_of_another_version_of_the_schema_are_failures_with_the_reason(r
 
 
 def test_running_here_means_a_living_process(run):
-    about = {
-        "host": socket.gethostname(),
-        "updated": NOW.isoformat(),
-        "iteration": 40,
-        "iterations": 100,
-        "eta_s": 60.0,
-    }
-    report(run, state="running", pid=os.getpid(), **about)
+    about = {"host": socket.gethostname(), "updated": NOW.isoformat(), "iteration": 40, "iterations": 100, "eta_s": 60}
+    write_progress(run, state="running", pid=os.getpid(), **about)
     found = read_progress(run, now=NOW + timedelta(seconds=10))
     assert (found.state, found.iteration, found.total, found.eta_s) == ("running", 40, 100, 50.0)
-    report(run, state="running", pid=2**22 + 1, **about)  # beyond the largest process id
+    write_progress(run, state="running", pid=2**22 + 1, **about)  # beyond the largest process id
     assert read_progress(run, now=NOW).state == "stopped"
 
 
 def test_running_elsewhere_means_a_recent_report(run):
     about = {"host": "another", "pid": 1, "updated": NOW.isoformat(), "iteration": 40, "iterations": 100, "time_s": 1.0}
-    report(run, state="running", **about)
+    write_progress(run, state="running", **about)
     assert read_progress(run, now=NOW + timedelta(minutes=5)).state == "running"
     assert read_progress(run, now=NOW + timedelta(hours=1)).state == "stopped"
-    report(run, state="running", **(about | {"time_s": 60.0}))  # slow, so it reports seldom
+    write_progress(run, state="running", **(about | {"time_s": 60.0}))  # slow, so it reports seldom
     assert read_progress(run, now=NOW + timedelta(hours=1)).state == "running"
 
 
@@ -116,11 +108,6 @@ def test_an_unreadable_report_is_no_crash(run, content):
     run.work_directory.mkdir(parents=True)
     (run.work_directory / "progress.json").write_text(content)
     assert read_progress(run, now=NOW).state in ("missing", "stopped")
-
-
-def test_an_interrupted_run_is_stopped(run):
-    report(run, state="interrupted", iteration=10, iterations=100)
-    assert read_progress(run).state == "stopped"
 
 
 def test_a_run_that_failed_before_it_could_report_is_read_from_its_log(run):
@@ -135,11 +122,3 @@ def test_a_run_that_failed_before_it_could_report_is_read_from_its_log(run):
     log.write_text("all is well; errors: none\n")
     assert read_progress(run).state == "missing"
     assert last_error(run.directory / "no_log") is None
-
-
-def test_failure_takes_the_reported_error(run):
-    report(run, state="failed", iteration=7, iterations=100, error="loss_ce is nan at iteration 7")
-    frame = collect_runs([run])
-    assert set(frame["state"]) == {"failed"}
-    assert set(frame["error"]) == {"loss_ce is nan at iteration 7"}
-    assert not pd.isna(frame["iteration"]).any()

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from samples import CLASSES, PALETTE, made_up_features, made_up_pairs, made_up_predictions
 
 from analysis.figures.panels import (
@@ -28,6 +29,12 @@ def plane() -> Map:
     return make_map([made_up_features()], 10, "sklearn", {})
 
 
+@pytest.fixture(scope="module")
+def sampling(plane: Map) -> Figure:
+    with paper_style():
+        return draw_sampling(plane)
+
+
 def test_a_change_map_says_what_became_of_each_pixel():
     label = np.array([[0, 0, 0, 0, 255]])
     baseline = np.array([[0, 1, 0, 1, 0]])
@@ -50,13 +57,8 @@ def test_a_comparison_shows_every_image_in_its_own_size():
     for row, (height, width) in enumerate([(12, 20), (10, 16)]):
         image, label, before = baseline.panel(row)
         after = ours.panel(row)[2]
-        expected = [
-            image,
-            paint(label, PALETTE),
-            paint(before, PALETTE),
-            paint(after, PALETTE),
-            CHANGE_COLOURS[change_map(label, before, after, 4)],
-        ]
+        painted = [paint(part, PALETTE) for part in (label, before, after)]
+        expected = [image, *painted, CHANGE_COLOURS[change_map(label, before, after, 4)]]
         for ax, array in zip(axes[row], expected, strict=True):
             assert np.array_equal(ax.images[0].get_array(), array)
             assert array.shape[:2] == (height, width)
@@ -100,24 +102,20 @@ def test_the_legend_calls_negatives_correct_pixels_of_the_predicted_class_only_w
     assert name_negatives(pairs) == "pixels of other classes"
 
 
-def test_the_sampling_figure_draws_each_sample_in_its_panel(plane):
-    with paper_style():
-        figure = draw_sampling(plane)
-    correct, by_label = figure.axes
+def test_the_sampling_figure_draws_each_sample_in_its_panel(plane, sampling):
+    correct, by_label = sampling.axes
     assert _drawn(correct) == _rows(plane, plane.by_correct)
     assert _drawn(by_label) == _rows(plane, plane.by_label)
     assert not any("wrong" in part.get_label() for part in correct.collections)
     wrong = [part for part in by_label.collections if "wrong" in part.get_label()]
     assert sum(len(part.get_offsets()) for part in wrong) == (plane.by_label & (plane.label != plane.prediction)).sum()
     assert all(len(part.get_facecolors()) == 0 for part in wrong)  # hollow
-    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    legend = [text.get_text() for text in sampling.legends[0].get_texts()]
     assert legend == [*CLASSES, "hollow: predicted wrongly"]
 
 
-def test_classes_have_the_palettes_colours_and_shapes_of_their_own(plane):
-    with paper_style():
-        figure = draw_sampling(plane)
-    filled = {part.get_label(): part for part in figure.axes[0].collections}
+def test_classes_have_the_palettes_colours_and_shapes_of_their_own(sampling):
+    filled = {part.get_label(): part for part in sampling.axes[0].collections}
     for value, name in enumerate(CLASSES):
         np.testing.assert_allclose(filled[name].get_facecolors()[0][:3], visible(PALETTE[value] / 255), atol=1e-6)
     shapes = {part.get_paths()[0].vertices.tobytes() for part in filled.values()}
@@ -154,11 +152,9 @@ def test_a_pixel_of_both_samples_stands_at_the_same_place_in_both_panels(plane):
     np.testing.assert_allclose(*sides)  # equal scales
 
 
-def test_no_class_looks_like_the_entry_for_wrong_predictions(plane):
+def test_no_class_looks_like_the_entry_for_wrong_predictions(sampling):
     assert HOLLOW not in MARKERS
-    with paper_style():
-        figure = draw_sampling(plane)
-    *classes, hollow = figure.legends[0].legend_handles
+    *classes, hollow = sampling.legends[0].legend_handles
     assert hollow.get_markerfacecolor() == "none"
     assert hollow.get_marker() == HOLLOW
     assert hollow.get_marker() not in [handle.get_marker() for handle in classes]

@@ -1,6 +1,5 @@
 """Sweeps, curves and changes of IoU: the drawn numbers are the given ones."""
 
-import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -29,28 +28,26 @@ from pne.errors import UserError
 from pne.spec.schema import Published
 
 
-def row(label: str, group: str, published: float | None, runs: dict[int, str]) -> SimpleNamespace:
-    cells = {} if published is None else {"miou": Published(value=published)}
-    return SimpleNamespace(declaration=SimpleNamespace(label=label, group=group, published=cells), runs=runs)
+def row(label: str, group: str, published: float, *runs: str) -> SimpleNamespace:
+    cells = {"miou": Published(value=published)}
+    declaration = SimpleNamespace(label=label, group=group, published=cells)
+    return SimpleNamespace(declaration=declaration, runs=dict(enumerate(runs)))
 
 
-def sweep() -> SimpleNamespace:
-    rows = {
-        "a": row("0.1", "temperature", 4.2, {0: "r0", 1: "r1"}),
-        "b": row("1", "temperature", 80.3, {0: "r2", 1: "r3"}),
-        "c": row("2", "temperature", 80.0, {0: "r4"}),
-        "d": row("10", "temperature", 79.3, {0: "missing"}),
-        "e": row("1.3", "alpha", 80.3, {0: "r2"}),
-    }
-    groups = {"temperature": r"$\tau$", "alpha": r"$\alpha$"}
-    return SimpleNamespace(rows=rows, declaration=SimpleNamespace(groups=groups))
-
-
+ROWS = (
+    row("0.1", "temperature", 4.2, "r0", "r1"),
+    row("1", "temperature", 80.3, "r2", "r3"),
+    row("2", "temperature", 80.0, "r4"),
+    row("10", "temperature", 79.3, "missing"),
+    row("1.3", "alpha", 80.3, "r2"),
+)
+GROUPS = {"temperature": r"$\tau$", "alpha": r"$\alpha$"}
+NAMES = group_names(SimpleNamespace(declaration=SimpleNamespace(groups=GROUPS)))
 MIOU = {"r0": 20.0, "r1": 24.0, "r2": 30.0, "r3": 31.0, "r4": 29.0}
 
 
 def test_a_sweep_has_means_and_spans_over_seeds_and_leaves_missing_runs_out():
-    points = sweep_values(sweep().rows.values(), MIOU).set_index(["group", "side", "x"])
+    points = sweep_values(ROWS, MIOU).set_index(["group", "side", "x"])
     assert points.loc[("temperature", "measured", 0.1), ["value", "low", "high", "seeds"]].tolist() == [22, 20, 24, 2]
     assert points.loc[("temperature", "published", 0.1), "value"] == 4.2
     assert ("temperature", "measured", 10.0) not in points.index
@@ -59,62 +56,46 @@ def test_a_sweep_has_means_and_spans_over_seeds_and_leaves_missing_runs_out():
 
 @pytest.mark.parametrize("comparable", [True, False])
 def test_the_drawn_sweep_holds_the_points_and_marks_what_is_off_the_scale(comparable):
-    points = sweep_values(sweep().rows.values(), MIOU)
     with paper_style():
-        figure = draw_sweeps(points, group_names(sweep()), comparable)
+        figure = draw_sweeps(sweep_values(ROWS, MIOU), NAMES, comparable)
     axes = np.array(figure.axes).reshape(-1, 2)
     assert len(axes) == (1 if comparable else 2)
     assert axes[-1, 0].get_xlabel() == "temperature τ"
     assert axes[-1, 1].get_xlabel() == "weight α"
-    drawn = {tuple(xy) for line in axes[0, 0].lines for xy in np.asarray(line.get_xydata()).tolist()}
-    assert {(1.0, 80.3), (2.0, 80.0), (10.0, 79.3)} <= drawn
-    measured = axes[-1, 0]
-    drawn = {tuple(xy) for line in measured.lines for xy in np.asarray(line.get_xydata()).tolist()}
-    assert {(1.0, 30.5), (2.0, 29.0)} <= drawn
+    for ax, expected in ((axes[0, 0], {(1, 80.3), (2, 80), (10, 79.3)}), (axes[-1, 0], {(1, 30.5), (2, 29)})):
+        assert expected <= {tuple(xy) for line in ax.lines for xy in np.asarray(line.get_xydata()).tolist()}
     if not comparable:  # beside the measured 20 to 30 it is no outlier
         assert "4.2" in [text.get_text() for text in axes[0, 0].texts]
 
 
-def spans(*values: float | tuple[float, float, float]) -> pd.DataFrame:
+@pytest.mark.parametrize(
+    ("points", "least", "most", "ceiling"),
+    [
+        ((79.2, 79.4, 80.3), -np.inf, 79.2, 80.3),
+        ((4.2, 79.3, 79.7, 80.1, 80.3), 4.2, 79.3, 80.3),  # a collapse is left out
+        ((20.0, 30.0), -np.inf, 20, 30),
+        (((30.0, 24.0, 33.0), (31.0, 30.0, 38.0)), -np.inf, 24, 38),
+        ((4.2, (79.3, 70.0, 81.0), 79.7, 80.1, 80.3), 4.2, 70, 81),
+        # One seed of a point collapsed: its bar reaches further down than the point that would be off the scale.
+        (((40.0, 39.0, 41.0), (79.3, 10.0, 81.0), 79.7, 80.1, 80.3), -np.inf, 10, 81),
+    ],
+)
+def test_limits_hold_everything_with_its_bar_but_a_collapse(points, least, most, ceiling):
     """Points by value, or by value, low and high."""
-    rows = [value if isinstance(value, tuple) else (value,) * 3 for value in values]
-    return pd.DataFrame(rows, columns=["value", "low", "high"])
-
-
-def test_limits_hold_everything_but_a_collapse():
-    low, high = axis_limits(spans(79.2, 79.4, 80.3))
-    assert low < 79.2
-    assert high > 80.3
-    low, high = axis_limits(spans(4.2, 79.3, 79.7, 80.1, 80.3))
-    assert 4.2 < low < 79.3
-    low, _ = axis_limits(spans(20.0, 30.0))
-    assert low < 20
-
-
-def test_limits_hold_the_bars_too():
-    low, high = axis_limits(spans((30.0, 24.0, 33.0), (31.0, 30.0, 38.0)))
-    assert low < 24
-    assert high > 38
-    low, high = axis_limits(spans(4.2, (79.3, 70.0, 81.0), 79.7, 80.1, 80.3))
-    assert 4.2 < low < 70
-    # One seed of a point collapsed: its bar reaches further down than the point that would be off the scale.
-    low, high = axis_limits(spans((40.0, 39.0, 41.0), (79.3, 10.0, 81.0), 79.7, 80.1, 80.3))
-    assert low < 10
+    rows = [point if isinstance(point, tuple) else (point,) * 3 for point in points]
+    low, high = axis_limits(pd.DataFrame(rows, columns=["value", "low", "high"]))
+    assert least < low < most
+    assert high > ceiling
 
 
 @pytest.mark.parametrize("comparable", [True, False])
 def test_no_bar_of_several_seeds_is_cut_and_no_line_crosses_the_legend(comparable):
-    three = {key: {seed: f"{key}{seed}" for seed in range(3)} for key in "abcde"}
-    table = sweep()
-    for key, one in table.rows.items():
-        one.runs = three[key]
-    miou = {
-        run: 75.0 + 2 * number for number, run in enumerate(run for runs in three.values() for run in runs.values())
-    }
-    miou |= {"a0": 60.0, "b2": 99.0}
-    points = sweep_values(table.rows.values(), miou)
+    rows = [
+        SimpleNamespace(declaration=one.declaration, runs={s: (n, s) for s in range(3)}) for n, one in enumerate(ROWS)
+    ]
+    miou = {(n, s): 75.0 + 6 * n + 2 * s for n in range(5) for s in range(3)} | {(0, 0): 60.0, (1, 2): 99.0}
     with paper_style():
-        figure = draw_sweeps(points, group_names(table), comparable)
+        figure = draw_sweeps(sweep_values(rows, miou), NAMES, comparable)
         figure.draw_without_rendering()
     bars = 0
     for ax in figure.axes:
@@ -133,11 +114,10 @@ def test_no_bar_of_several_seeds_is_cut_and_no_line_crosses_the_legend(comparabl
 
 
 def test_values_off_the_scale_of_two_lines_stand_apart():
-    table = sweep()
-    points = sweep_values(table.rows.values(), {"r0": 5.0, "r1": 5.2, "r2": 80.1, "r4": 79.9, "missing": 79.2})
+    points = sweep_values(ROWS, {"r0": 5.0, "r1": 5.2, "r2": 80.1, "r4": 79.9, "missing": 79.2})
     assert is_cut(points, True)
     with paper_style():
-        figure = draw_sweeps(points, group_names(table), True)
+        figure = draw_sweeps(points, NAMES, True)
         figure.draw_without_rendering()
     notes = [text for ax in figure.axes for text in ax.texts]
     assert [text.get_text() for text in notes] == ["4.2", "5.1"]
@@ -146,9 +126,8 @@ def test_values_off_the_scale_of_two_lines_stand_apart():
 
 
 def test_a_caption_explains_bars_and_arrows_only_where_they_are():
-    points = sweep_values(sweep().rows.values(), MIOU)
-    assert about_sweep(points, False) == {"bars": True, "cut": True}
-    one_seed = sweep_values(sweep().rows.values(), {run: MIOU[run] for run in ("r0", "r2", "r4")})
+    assert about_sweep(sweep_values(ROWS, MIOU), False) == {"bars": True, "cut": True}
+    one_seed = sweep_values(ROWS, {run: MIOU[run] for run in ("r0", "r2", "r4")})
     assert one_seed["seeds"].max() == 1
     published = one_seed[(one_seed["value"] > 10) & (one_seed["side"] == "published")]
     for comparable in (False, True):
@@ -162,25 +141,21 @@ def test_close_ticks_go_to_a_second_line():
 
 def test_an_unmeasured_sweep_says_so():
     with paper_style():
-        figure = draw_sweeps(sweep_values(sweep().rows.values(), {}), group_names(sweep()), False)
+        figure = draw_sweeps(sweep_values(ROWS, {}), NAMES, False)
     assert "not measured yet" in [text.get_text() for ax in figure.axes for text in ax.texts]
 
 
-def write_history(path, offset: float, contrast: bool = True):
-    lines = []
-    for iteration in (10, 20):
-        line = {"iter": iteration, "lr": 0.1, "time_s": 0.2, "decode.loss_ce": iteration + offset, "aux.loss_ce": -1}
-        if contrast:
-            line |= {"loss_contrast": 2 + offset, "contrast_anchors": 100, "contrast_weight_std": 0.0}
-        lines.append(json.dumps(line))
-    path.write_text("\n".join(lines) + "\n")
-    return path
-
-
 def test_curves_are_means_over_seeds_with_their_span(tmp_path):
+    def history(name: str, offset: float, **scalars: float) -> pd.DataFrame:
+        losses = {"decode.loss_ce": [10 + offset, 20 + offset], "aux.loss_ce": -1, "lr": 0.1}
+        lines = pd.DataFrame({"iter": [10, 20], **losses, **scalars})
+        lines.to_json(tmp_path / name, orient="records", lines=True)
+        return read_history(tmp_path / name)
+
+    contrast = {"contrast_anchors": 100, "contrast_weight_std": 0.0}
     histories = {
-        "PNE": [read_history(write_history(tmp_path / f"{seed}.jsonl", seed)) for seed in (0, 1)],
-        "Cross entropy": [read_history(write_history(tmp_path / "base.jsonl", 5, contrast=False))],
+        "PNE": [history(f"{seed}", seed, loss_contrast=2 + seed, **contrast) for seed in (0, 1)],
+        "Cross entropy": [history("base", 5)],
     }
     curves = gather_curves(histories)
     assert set(curves["row"]) == {"PNE", "Cross entropy"}

@@ -10,6 +10,8 @@ from analysis.figures import tsne
 from analysis.figures.tsne import Map, embed, initial_positions, make_map, shared_pixels, thin, unit_rows
 from pne.errors import UserError
 
+FEATURES = made_up_features()
+
 
 def test_coordinates_are_the_same_each_time_and_keep_clusters_together():
     features = made_up_features(per_class=25)
@@ -22,23 +24,20 @@ def test_coordinates_are_the_same_each_time_and_keep_clusters_together():
 
 
 def test_scaling_the_embeddings_changes_nothing():
-    features = made_up_features()
-    start = initial_positions(unit_rows(features.penultimate))
-    lengths = np.linspace(0.5, 4, len(features.label))[:, None]
-    assert np.allclose(unit_rows(features.penultimate * lengths), unit_rows(features.penultimate))
-    np.testing.assert_allclose(start[:, 0].std(), 1e-4)
+    lengths = np.linspace(0.5, 4, len(FEATURES.label))[:, None]
+    assert np.allclose(unit_rows(FEATURES.penultimate * lengths), unit_rows(FEATURES.penultimate))
 
 
 def test_opentsne_is_optional():
-    features = made_up_features()
-    start = initial_positions(unit_rows(features.penultimate))
+    start = initial_positions(unit_rows(FEATURES.penultimate))
+    np.testing.assert_allclose(start[:, 0].std(), 1e-4)
     if importlib.util.find_spec("openTSNE") is None:
         with pytest.raises(UserError, match="pip install openTSNE"):
-            embed(features.penultimate, start, "opentsne")
+            embed(FEATURES.penultimate, start, "opentsne")
     else:
-        assert embed(features.penultimate, start, "opentsne").shape == (len(features.label), 2)
+        assert embed(FEATURES.penultimate, start, "opentsne").shape == (len(FEATURES.label), 2)
     with pytest.raises(UserError, match="allowed: sklearn, opentsne"):
-        embed(features.penultimate, start, "umap")
+        embed(FEATURES.penultimate, start, "umap")
 
 
 def test_too_few_pixels_are_a_clear_error():
@@ -47,44 +46,32 @@ def test_too_few_pixels_are_a_clear_error():
 
 
 def test_thinning_keeps_the_first_pixels_of_each_class_of_both_samples():
-    features = made_up_features()
-    thinned = thin(features, 4)
+    thinned = thin(FEATURES, 4)
     for value in range(4):
         for name in ("by_label", "by_correct"):
-            rows = np.flatnonzero(getattr(features, name) & (features.label == value))[:4]
+            rows = np.flatnonzero(getattr(FEATURES, name) & (FEATURES.label == value))[:4]
             kept = thinned.penultimate[getattr(thinned, name) & (thinned.label == value)]
-            assert np.array_equal(kept, features.penultimate[rows])
+            assert np.array_equal(kept, FEATURES.penultimate[rows])
 
 
-def test_two_runs_show_the_same_pixels_whatever_their_order():
-    one, two = made_up_features("one", 0), made_up_features("two", 1)
-    shuffled = two.select(np.random.default_rng(0).permutation(len(two.label)))
-    first, second = shared_pixels(one, shuffled)
-    for field in ("label", "image", "position"):
-        assert np.array_equal(getattr(first, field), getattr(second, field))
-    assert len(first.label) == one.by_label.sum()
+def test_runs_without_a_common_pixel_are_refused():
+    two = made_up_features("two", 1)
     two.position[:] += 100
     with pytest.raises(UserError, match="share no pixel"):
-        shared_pixels(one, two)
-
-
-def test_a_map_survives_its_file(tmp_path):
-    data = make_map([made_up_features()], 10, "sklearn", {"figure": "x"})
-    data.write(tmp_path / "map.npz")
-    again = Map.read(tmp_path / "map.npz")
-    assert np.array_equal(again.xy, data.xy)
-    assert again.about == data.about
+        shared_pixels(FEATURES, two)
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_both_runs_begin_at_the_same_places_and_show_the_same_pixels(monkeypatch, shuffle):
+def test_both_runs_begin_at_the_same_places_and_show_the_same_pixels(monkeypatch, tmp_path, shuffle):
     one, two = made_up_features("a", 0), made_up_features("b", 1)
     if shuffle:
         two = two.select(np.random.default_rng(0).permutation(len(two.label)))
     calls = []
     original = tsne.embed
     monkeypatch.setattr(tsne, "embed", lambda x, start, *rest: calls.append((x, start)) or original(x, start, *rest))
-    data = make_map([one, two], 100, "sklearn", {})
+    make_map([one, two], 100, "sklearn", {"figure": "x"}).write(tmp_path / "map.npz")
+    data = Map.read(tmp_path / "map.npz")
+    assert (data.about["figure"], data.about["method"]) == ("x", "sklearn")
     (first, first_start), (second, second_start) = calls
     assert np.array_equal(first_start, second_start)
     assert np.array_equal(first_start, initial_positions(unit_rows(first)))

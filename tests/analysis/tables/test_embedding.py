@@ -4,6 +4,9 @@ import itertools
 import math
 import shutil
 import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -35,7 +38,7 @@ from analysis.tables.embedding import (
 )
 from analysis.uncertainty import holm, image_blocks, leave_out
 from pne.errors import UserError
-from pne.spec import load_track
+from pne.spec import ResolvedTrack, load_track
 
 NAMES = ("road", "tree", "building")
 
@@ -80,13 +83,9 @@ def test_perfect_clusters_reach_every_metrics_end():
     sample = clusters(noise=0)
     result = measure(sample, NAMES, ["tree"], leave_out(sample.images))
     at = {metric: values[0] for (scope, metric), values in result.items() if scope == OVERALL}
-    assert at["alignment"] == pytest.approx(0)
-    assert at["intra_cosine"] == pytest.approx(1)
-    assert at["inter_cosine"] == pytest.approx(0)
-    assert at["silhouette"] == pytest.approx(1)
-    assert at["knn_purity"] == 100
-    assert at["probe_accuracy"] == 100
-    assert "distance_ratio" in METRICS
+    ends = {"alignment": 0, "intra_cosine": 1, "inter_cosine": 0, "silhouette": 1}
+    assert {metric: at[metric] for metric in ends} == pytest.approx(ends)
+    assert at["knn_purity"] == at["probe_accuracy"] == 100
     assert np.isnan(at["distance_ratio"])  # nothing is that close within a class
 
 
@@ -104,18 +103,10 @@ def test_between_to_within_is_the_ratio_of_mean_squared_distances():
 
 
 def test_more_noise_is_worse_on_every_metric():
-    results = []
-    for noise in (0.1, 1.0):
-        sample = clusters(noise)
-        results.append(measure(sample, NAMES, [], np.ones((1, 60))))
-    for metric, sign in {
-        "alignment": 1,
-        "intra_cosine": -1,
-        "distance_ratio": -1,
-        "silhouette": -1,
-        "knn_purity": -1,
-    }.items():
-        assert sign * results[1][OVERALL, metric][0] > sign * results[0][OVERALL, metric][0]
+    little, much = (measure(clusters(noise), NAMES, [], np.ones((1, 60))) for noise in (0.1, 1.0))
+    assert much[OVERALL, "alignment"] > little[OVERALL, "alignment"]
+    for metric in ("intra_cosine", "distance_ratio", "silhouette", "knn_purity"):
+        assert much[OVERALL, metric] < little[OVERALL, metric]
 
 
 def test_neighbours_and_probe_never_look_at_the_own_image():
@@ -142,9 +133,8 @@ def test_focus_reports_classes_and_pairs_and_leaves_out_what_is_absent():
 
 def test_seeds_decide_and_other_images_stand_beside_them():
     images = np.arange(90) % 6
-    weights = leave_out(images)
-    drawn = [random_sample(90, seed) for seed in range(6)]
-    runs = [measure(Sample(one.embeddings, one.labels, images), NAMES, ["tree"], weights) for one in drawn]
+    drawn = [replace(random_sample(90, seed), images=images) for seed in range(6)]
+    runs = [measure(sample, NAMES, ["tree"], leave_out(images)) for sample in drawn]
     base, ours = runs[:3], runs[3:]
     table = summarise(ours, base).set_index(["scope", "metric"])
     assert {(OVERALL, metric) for metric in METRICS} < set(table.index)
@@ -187,24 +177,20 @@ LOWER_IS_BETTER = {"alignment", "inter_cosine"}
 BASELINES = {"base": None, "asymmetric": "base", "pne": "base"}
 
 
-def numbers_of(rows: dict[str, tuple[float, float]], metric: str = "alignment", seeds: int = 3) -> pd.DataFrame:
-    """One metric in the penultimate layer and, without the baseline, in the projection: value and p of the delta."""
-    lines = []
-    for space in ("penultimate", "projection"):
-        for row, (value, p) in rows.items():
-            if (space, row) == ("projection", "base"):
-                continue
-            compared = space == "penultimate" and row != "base"
-            line = dict.fromkeys(COLUMNS, 1) | {"row": row, "space": space, "scope": "all", "metric": metric}
-            line |= {"value": value, "low": value - 0.1, "high": value + 0.1, "seeds": seeds}
-            line |= {"image_low": value - 0.2, "image_high": value + 0.2, "baseline": "base" if compared else ""}
-            lines.append(line | {"delta_p": p if compared else np.nan})
-    return pd.DataFrame(lines)
+def numbers_of(*deltas_p: float, metric: str = "alignment", seeds: int = 3) -> pd.DataFrame:
+    """One metric is 0.5, 0.6 and 0.7 in the three rows; in the projection there is no baseline to compare with."""
+    frame = pd.DataFrame({"row": list(LABELS), "value": [0.5, 0.6, 0.7], "delta_p": [np.nan, *(deltas_p or (1, 1))]})
+    frame["baseline"] = ["", "base", "base"]
+    projection = frame[1:].assign(space="projection", delta_p=np.nan, baseline="")
+    frame = pd.concat([frame.assign(space="penultimate"), projection], ignore_index=True)
+    for side, width in (("low", -0.1), ("high", 0.1), ("image_low", -0.2), ("image_high", 0.2)):
+        frame[side] = frame["value"] + width
+    frame = frame.assign(scope="all", metric=metric, seeds=seeds)
+    return frame.reindex(columns=list(COLUMNS), fill_value=1)
 
 
 def test_a_star_stands_where_a_difference_is_certain(quick):
-    numbers = numbers_of({"base": (0.5, 0), "asymmetric": (0.6, 0.05), "pne": (0.7, 0.051)})
-    table = print_embedding(quick.tables["embedding"], quick, numbers)
+    table = print_embedding(quick.tables["embedding"], quick, numbers_of(0.05, 0.051))
     (title, *lines), (other_title, *others) = table.blocks
     assert [title[0].text, other_title[0].text] == ["penultimate layer, all classes", "projection, all classes"]
     stars = {line[0].text: line[1].star for line in lines}
@@ -227,8 +213,7 @@ def test_p_values_are_after_holm_over_the_block():
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_bold_is_the_best_in_the_direction_of_the_metric(quick, metric):
-    numbers = numbers_of({"base": (0.5, 1), "asymmetric": (0.6, 1), "pne": (0.7, 1)}, metric)
-    (_, *lines), *_ = print_embedding(quick.tables["embedding"], quick, numbers).blocks
+    (_, *lines), *_ = print_embedding(quick.tables["embedding"], quick, numbers_of(metric=metric)).blocks
     column = 1 + list(METRICS).index(metric)
     best = "Cross entropy" if metric in LOWER_IS_BETTER else "PNE"
     assert [line[0].text for line in lines if line[column].bold] == ([] if metric == "uniformity" else [best])
@@ -236,8 +221,7 @@ def test_bold_is_the_best_in_the_direction_of_the_metric(quick, metric):
 
 @pytest.mark.parametrize(("seeds", "ends"), [(3, (0.4, 0.6)), (2, (0.3, 0.7))])
 def test_brackets_are_over_seeds_where_there_are_enough(quick, seeds, ends):
-    numbers = numbers_of({"base": (0.5, 1), "pne": (0.7, 1)}, seeds=seeds)
-    (_, line, _), *_ = print_embedding(quick.tables["embedding"], quick, numbers).blocks
+    (_, line, *_), *_ = print_embedding(quick.tables["embedding"], quick, numbers_of(seeds=seeds)).blocks
     assert line[1].interval == pytest.approx(ends)
 
 
@@ -249,7 +233,7 @@ def measured() -> pd.DataFrame:
     return measure_rows(features, BASELINES)
 
 
-def test_differences_are_those_to_the_declared_baseline(measured):
+def test_differences_are_those_to_the_declared_baseline_and_classes_are_counted(measured):
     overall = measured[measured["scope"] == "all"].set_index(["space", "row", "metric"])
     for row in ("asymmetric", "pne"):
         for metric in METRICS:
@@ -260,6 +244,8 @@ def test_differences_are_those_to_the_declared_baseline(measured):
     assert (no_baseline["baseline"] == "").all()
     assert no_baseline[["delta", "delta_low", "delta_high", "delta_p"]].isna().all().all()
     assert tuple(measured.columns) == COLUMNS
+    assert set(measured["smallest_class"]) == set(measured["largest_class"]) == {9}
+    assert set(measured["pixels"]) == {36}
 
 
 def test_another_baseline_is_followed():
@@ -276,11 +262,6 @@ def test_the_note_says_what_stars_compare_with(measured):
     note = compared_with(measured, LABELS)
     assert "differs from its baseline, Cross entropy, at 5 % over seeds, after Holm over the block." in note
     assert note.endswith("No baseline has a projection, so that nothing is marked there.")
-
-
-def test_classes_are_counted(measured):
-    assert set(measured["smallest_class"]) == set(measured["largest_class"]) == {9}
-    assert set(measured["pixels"]) == {36}
 
 
 def test_rows_with_other_numbers_of_seeds_are_refused():
@@ -301,20 +282,25 @@ def test_frames_that_follow_each_other_are_left_out_together():
     assert widths["ade20k"] > 0
 
 
-@pytest.mark.parametrize("made", [False, True])
-def test_claims_read_the_numbers_of_each_seed(tmp_path, in_repository, made):
-    track = load_track("quick", results=tmp_path, seeds=[0, 1, 2])
-    folder = tmp_path / "quick" / "tables"
-    if made:
+@pytest.fixture
+def make(tmp_path, in_repository) -> Callable[..., tuple[ResolvedTrack, Path, list[str]]]:
+    """Return a function that makes the table of made-up features: its track, its folder and the command's options."""
+
+    def make_table(*seeds: int) -> tuple[ResolvedTrack, Path, list[str]]:
+        track = load_track("quick", results=tmp_path, seeds=seeds)
         write_features(track)
-        assert main(["--table", "embedding", "--track", "quick", "--results", str(tmp_path), "--seeds", "0,1,2"]) == 0
+        options = ["--track", "quick", "--results", str(tmp_path), "--seeds", ",".join(map(str, seeds))]
+        assert main(["--table", "embedding", *options]) == 0
+        return track, tmp_path / "quick" / "tables", options
+
+    return make_table
+
+
+def test_claims_read_the_numbers_of_each_seed(make):
+    track, folder, _ = make(0, 1, 2)
     values = embedding_values(track, folder)
     assert set(values["column"]) == set(CELLS)
     lines = values[(values["row"] == "pne") & (values["column"] == "inter_cosine_vegetation_building")]
-    if not made:
-        assert values["value"].isna().all()
-        assert set(values["notes"]) == {("Table embedding has not been made.",)}
-        return
     printed = pd.read_csv(folder / "embedding.csv").set_index(["row", "space", "scope", "metric"])
     pair = printed.loc["pne", "penultimate", "tree, building", "inter_cosine"]
     assert lines["seed"].tolist() == [0, 1, 2]
@@ -323,14 +309,10 @@ def test_claims_read_the_numbers_of_each_seed(tmp_path, in_repository, made):
     assert lost["value"].notna().all()  # CamVid's and our own name of vegetation is tree
 
 
-@pytest.mark.parametrize("seeds", ["0", "0,1,2"])
-def test_every_output_has_the_same_rows_caption_and_notes(tmp_path, in_repository, seeds):
-    track = load_track("quick", results=tmp_path, seeds=[int(seed) for seed in seeds.split(",")])
-    write_features(track)
-    options = ["--track", "quick", "--results", str(tmp_path), "--seeds", seeds]
-    assert main(["--table", "embedding", *options]) == 0
+@pytest.mark.parametrize("seeds", [(0,), (0, 1, 2)])
+def test_every_output_has_the_same_rows_caption_and_notes(tmp_path, make, seeds):
+    track, folder, options = make(*seeds)
     assert write_pages(["--page", "embedding", *options]) == 0
-    folder = tmp_path / "quick" / "tables"
     numbers = pd.read_csv(folder / "embedding.csv")
     table = print_embedding(track.tables["embedding"], track, numbers)
     markdown, latex = ((folder / f"embedding.{suffix}").read_text() for suffix in ("md", "tex"))
@@ -339,13 +321,8 @@ def test_every_output_has_the_same_rows_caption_and_notes(tmp_path, in_repositor
         assert to_plain(text) in markdown.replace("\\*", "*")
         assert to_plain(text) in page
         assert to_latex(text) in latex
-    assert "SyntheticStreet" in table.caption
-    assert "track quick" in table.remarks[-1]
-    assert "not the paper's data" in table.remarks[-1]
-    assert "36 pixels of 6 test images, 9 to 9 of a class" in latex
-    one = "how much another seed would differ is not known"
-    assert (one in markdown) == (one in latex) == (seeds == "0")
-    assert ("over n = 3 seeds" in markdown) == (seeds == "0,1,2")
+    assert ("how much another seed would differ is not known" in markdown) == (seeds == (0,))
+    assert ("over n = 3 seeds" in markdown) == (seeds == (0, 1, 2))
 
     rows = set(track.tables["embedding"].rows)
     assert set(numbers["row"]) == rows
@@ -354,17 +331,15 @@ def test_every_output_has_the_same_rows_caption_and_notes(tmp_path, in_repositor
     assert set(overall["metric"]) == set(METRICS)
     assert {"tree", "building", "pole", "tree, building"} <= set(numbers["scope"])
     assert (numbers["image_low"] <= numbers["image_high"]).all()
-    assert numbers["low"].notna().all() == (seeds == "0,1,2")
+    assert numbers["low"].notna().all() == (seeds == (0, 1, 2))
     assert markdown.count("| PNE (authors' code) |") == latex.count(r"\multicolumn{9}{l}") == 6
     value = overall.loc[(overall["metric"] == "alignment") & (overall["space"] == "penultimate"), "value"].item()
     assert all(f"{value:.3f}" in text for text in (markdown, latex, page))
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex on this machine")
-def test_the_embedding_table_compiles(quick, tmp_path):
-    write_features(quick)
-    assert main(["--table", "embedding", "--track", "quick", "--results", str(tmp_path)]) == 0
-    folder = tmp_path / "quick" / "tables"
+def test_the_embedding_table_compiles(make):
+    _, folder, _ = make(0)
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "tables.tex"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace")
     assert done.returncode == 0, done.stdout[-2000:]
