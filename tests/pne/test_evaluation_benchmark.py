@@ -2,6 +2,7 @@
 
 import json
 import runpy
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,19 +11,24 @@ from tiny_runs import draw_images, plain_head, write_run
 RESIZE = {"type": "Resize", "scale": (48, 32), "keep_ratio": True}
 
 
+@pytest.fixture
+def measure(repository: Path, tmp_path: Path) -> Callable[[dict], dict[str, dict]]:
+    """Return a function that runs the benchmark on three images of a config with changes; its lines by way."""
+
+    def run(change: dict) -> dict[str, dict]:
+        spec = write_run(tmp_path, draw_images(tmp_path / "camvid", train=1, test=4), change=change)
+        output = tmp_path / "evaluation.jsonl"
+        command = ["--spec", spec, "--untrained", "--images", 3, "--rounds", 1, "--device", "cpu", "--output", output]
+        runpy.run_path(str(repository / "benchmarks/evaluation.py"))["main"]([str(word) for word in command])
+        return {line["way"]: line for line in map(json.loads, output.read_text().splitlines())}
+
+    return run
+
+
 @pytest.mark.parametrize("resized", [False, True], ids=["own size", "resized"])
-def test_both_ways_score_the_same(
-    repository: Path, tmp_path: Path, resized: bool, capsys: pytest.CaptureFixture
-) -> None:
-    data = draw_images(tmp_path / "camvid", train=1, test=4)
+def test_both_ways_score_the_same(measure: Callable, resized: bool, capsys: pytest.CaptureFixture) -> None:
     pipeline = [{"type": "LoadImageFromFile"}, *[RESIZE] * resized, {"type": "LoadAnnotations"}]
-    change = {"test_dataloader.dataset.pipeline": [*pipeline, {"type": "PackSegInputs"}]}
-    spec = write_run(tmp_path, data, change=change)
-    output = tmp_path / "evaluation.jsonl"
-    main = runpy.run_path(str(repository / "benchmarks/evaluation.py"))["main"]
-    command = ["--spec", spec, "--untrained", "--images", 3, "--rounds", 1, "--device", "cpu", "--output", output]
-    main([str(word) for word in command])
-    lines = {line["way"]: line for line in map(json.loads, output.read_text().splitlines())}
+    lines = measure({"test_dataloader.dataset.pipeline": [*pipeline, {"type": "PackSegInputs"}]})
     assert list(lines) == ["mmseg", "pne", "pne bfloat16"]
     assert lines["pne"]["largest_iou_difference"] <= 0.05
     assert lines["pne"]["miou"] > 1  # several classes are predicted somewhere
@@ -33,6 +39,7 @@ def test_both_ways_score_the_same(
 
 PLAIN = {key: value for key, value in plain_head().items() if key not in ("num_convs", "concat_input")}
 ENCODING = {
+    "_delete_": True,
     **PLAIN,
     "type": "EncHead",
     "in_channels": [16, 32, 64],
@@ -50,11 +57,5 @@ CASCADE = {
 
 
 @pytest.mark.parametrize("change", [{"model.decode_head": ENCODING}, CASCADE], ids=["several outputs", "several heads"])
-def test_models_of_other_heads_are_measured(repository: Path, tmp_path: Path, change: dict) -> None:
-    spec = write_run(tmp_path, draw_images(tmp_path / "camvid", train=1, test=2), change=change)
-    main = runpy.run_path(str(repository / "benchmarks/evaluation.py"))["main"]
-    output = tmp_path / "evaluation.jsonl"
-    command = ["--spec", spec, "--untrained", "--images", 2, "--rounds", 1, "--device", "cpu", "--output", output]
-    main([str(word) for word in command])
-    lines = {line["way"]: line for line in map(json.loads, output.read_text().splitlines())}
-    assert lines["pne"]["largest_iou_difference"] <= 0.05
+def test_models_of_other_heads_are_measured(measure: Callable, change: dict) -> None:
+    assert measure(change)["pne"]["largest_iou_difference"] <= 0.05

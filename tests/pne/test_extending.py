@@ -16,13 +16,9 @@ from pne.datasets.doctor import check
 from pne.engine.trial import find_mistakes
 from pne.errors import UserError
 from pne.results import EvaluationResult, TrainResult, read_result
-from pne.spec import load_track, write_spec
+from pne.spec import write_spec
 from pne.spec.catalogue import read_catalogue
 from pne.train import main as train
-
-
-def load(declarations, track: str = "quick", **options):
-    return load_track(track, experiments=declarations.folder, **options)
 
 
 @pytest.fixture
@@ -64,7 +60,7 @@ def written(blocks, declarations, tmp_path, monkeypatch):
 
 def test_the_page_followed_gives_runs_that_train(written, tmp_path):
     before = sys.modules.keys() - {"own_losses"}
-    track = load(written, "shapes", data_root=tmp_path / "data", results=tmp_path / "results")
+    track = written.load("shapes", data_root=tmp_path / "data", results=tmp_path / "results")
     assert "own_losses" not in sys.modules, f"resolving reads the loss and runs nothing of it; {len(before)} modules"
     rows = {(table.key, row.key): row.runs for table in track.tables.values() for row in table.rows.values()}
     assert rows["samples", "few"].keys() == {0}
@@ -87,7 +83,7 @@ def test_what_the_page_adds_can_be_built(written, tmp_path):
     table = yaml.safe_load(written.text("tables/samples.yaml"))
     written.write("tables/fcn.yaml", yaml.safe_dump(table | {"table": "fcn", "model": "fcn"}))
     catalogue = read_catalogue(written.folder)
-    track = load_track("shapes", experiments=written.folder, catalogue=catalogue, tables=["fcn", "own_loss"])
+    track = written.load("shapes", catalogue=catalogue, tables=["fcn", "own_loss"])
     assert find_mistakes(track, catalogue) == []
 
 
@@ -95,18 +91,8 @@ def test_what_the_page_adds_can_be_built(written, tmp_path):
     ("file", "old", "new", "message"),
     [
         ("contrast/class_similarity.yaml", "power: 2.0", "pover: 2.0", "options.pover is no option of own_losses:C"),
-        (
-            "contrast/class_similarity.yaml",
-            "power: 2.0",
-            "power: two",
-            "options.power: must be a finite number; got",
-        ),
-        (
-            "contrast/class_similarity.yaml",
-            "power: 2.0",
-            "power: [2]",
-            r"must be a finite number; got \[2\]",
-        ),
+        ("contrast/class_similarity.yaml", "power: 2.0", "power: two", "options.power: must be a finite number; got"),
+        ("contrast/class_similarity.yaml", "power: 2.0", "power: [2]", r"must be a finite number; got \[2\]"),
         ("contrast/class_similarity.yaml", "own_losses:", "our_losses:", "no module our_losses; put our_losses.py"),
         ("contrast/class_similarity.yaml", "ClassSimilarityLoss", "SimilarityLoss", "did you mean ClassSimilarityLoss"),
         ("contrast/class_similarity.yaml", "weight:", "preset: paper\nweight:", "preset: paper is no preset of own_lo"),
@@ -118,14 +104,11 @@ def test_what_the_page_adds_can_be_built(written, tmp_path):
 def test_a_mistake_in_a_loss_of_ones_own_is_named_before_anything_runs(written, file, old, new, message):
     written.replace(file, old, new)
     with pytest.raises(UserError, match=message):
-        load(written, "quick")
+        written.load("quick")
 
 
 def test_a_class_that_is_no_contrast_loss_is_named_by_the_trial(written):
     written.replace("../own_losses.py", "logits, labels, ignore_index", "scores, labels, ignore_index")
     catalogue = read_catalogue(written.folder)
-    track = load_track("quick", experiments=written.folder, catalogue=catalogue, tables=["own_loss"])
-    lines = find_mistakes(track, catalogue)
-    assert any(re.search("rows.own: contrast.loss: ClassSimilarityLoss is no", line) for line in lines), "\n".join(
-        lines
-    )
+    lines = "\n".join(find_mistakes(written.load("quick", catalogue=catalogue, tables=["own_loss"]), catalogue))
+    assert "rows.own: contrast.loss: ClassSimilarityLoss is no" in lines

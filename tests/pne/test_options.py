@@ -30,58 +30,31 @@ def test_the_presets():
     assert resolve_options("PNELoss", {"max_anchors": 7}, "authors")["max_anchors"] == 7
 
 
-def test_the_defaults_are_those_of_the_paper():
+def test_the_defaults_are_those_of_the_paper_and_a_preset_those_of_the_released_code():
     sampling = {"num_samples": 100, "max_anchors": 200, "max_set_size": None, "anchors_per_set": None}
     sampling |= {"sampling": "random", "detach_samples": False, "detach_anchor_norm": False}
     sampling |= {"anchor_sets": "individual", "negatives": "corresponding"}
     sampling |= {"reduction": "anchor_mean", "empty_negatives": "drop", "temperature": 1.0}
     sampling |= {"anchors_from": "errors", "anchor_draw": "uniform"}
     assert resolve_options("AsymmetricContrastLoss", {}) == {**sampling, "negative_mean": False}
-    weights = {"positive_weight": "softmax", "normalize_weight": True}
-    assert resolve_options("PNELoss", {}, "paper") == {**sampling, **weights}
-    assert resolve_options("PixelContrastLoss", {}) == {
-        "temperature": 0.1,
-        "base_temperature": 0.07,
-        "max_anchors": 1024,
-        "anchors_per_class": 100,
-        "error_share": 0.5,
-        "memory_size": None,
-        "pixels_per_image": 10,
-    }
-
-
-def test_the_authors_preset_is_that_of_the_released_code():
-    assert resolve_options("PNELoss", {}, "authors") == {
-        "temperature": 1.0,
-        "num_samples": 100,
-        "max_anchors": None,
-        "max_set_size": 199,
-        "anchors_per_set": 100,
-        "sampling": "raster",
-        "detach_samples": True,
-        "detach_anchor_norm": True,
-        "anchor_sets": "individual",
-        "negatives": "corresponding",
-        "positive_weight": "softmax",
-        "normalize_weight": False,
-        "reduction": "set_size",
-        "empty_negatives": "anchors",
-        "anchors_from": "errors",
-        "anchor_draw": "uniform",
-    }
+    paper = {**sampling, "positive_weight": "softmax", "normalize_weight": True}
+    assert resolve_options("PNELoss", {}, "paper") == paper
+    authors = {"max_anchors": None, "max_set_size": 199, "anchors_per_set": 100, "sampling": "raster"}
+    authors |= {"detach_samples": True, "detach_anchor_norm": True, "normalize_weight": False}
+    authors |= {"reduction": "set_size", "empty_negatives": "anchors"}
+    assert resolve_options("PNELoss", {}, "authors") == {**paper, **authors}
+    cross_image = {"temperature": 0.1, "base_temperature": 0.07, "max_anchors": 1024, "anchors_per_class": 100}
+    cross_image |= {"error_share": 0.5, "memory_size": None, "pixels_per_image": 10}
+    assert resolve_options("PixelContrastLoss", {}) == cross_image
 
 
 # Run ids hash the options that differ from the defaults, so a changed default would keep every id.
 DIGESTS_OF_DEFAULTS = {1: "903ae01418f8a559"}  # by SPEC_VERSION
 
 
-def digest_of_defaults() -> str:
-    defaults = {loss: resolve_options(loss, {}) for loss in LOSSES}
-    return hashlib.sha256(json.dumps(defaults, sort_keys=True).encode()).hexdigest()[:16]
-
-
 def test_a_changed_default_raises_the_version_of_specs():
-    found = digest_of_defaults()
+    defaults = {loss: resolve_options(loss, {}) for loss in LOSSES}
+    found = hashlib.sha256(json.dumps(defaults, sort_keys=True).encode()).hexdigest()[:16]
     assert DIGESTS_OF_DEFAULTS.get(SPEC_VERSION) == found, (
         f"The defaults of the losses are not those of SPEC_VERSION {SPEC_VERSION}. If a default changed, old results "
         f"would be taken for new ones: raise SPEC_VERSION in pne/spec/identity.py and add its digest {found!r} "
@@ -122,19 +95,19 @@ def test_wrong_values(options, message):
     assert str(error.value).endswith(error.value.problem)
 
 
-def test_wrong_names():
-    with pytest.raises(OptionError, match="PNEloss is no loss; did you mean PNELoss\\? allowed: PNELoss, Asym"):
-        resolve_options("PNEloss", {})
-    with pytest.raises(OptionError, match="swa is no option of PixelContrastLoss; allowed: temperature, base_temp"):
-        resolve_options("PixelContrastLoss", {"swa": 1})
-    with pytest.raises(
-        OptionError, match=r"papr is no preset of PNELoss; did you mean paper\? allowed: paper, authors"
-    ):
-        resolve_options("PNELoss", {}, "papr")
-    with pytest.raises(OptionError, match=r"paper is no preset of PixelContrastLoss; allowed: \(there are none\)"):
-        resolve_options("PixelContrastLoss", {}, "paper")
-    with pytest.raises(OptionError, match="3 is no option of PNELoss"):
-        resolve_options("PNELoss", {3: 1})
+@pytest.mark.parametrize(
+    ("loss", "options", "preset", "message"),
+    [
+        ("PNEloss", {}, None, r"PNEloss is no loss; did you mean PNELoss\? allowed: PNELoss, Asym"),
+        ("PixelContrastLoss", {"swa": 1}, None, "swa is no option of PixelContrastLoss; allowed: temperature, base_te"),
+        ("PNELoss", {3: 1}, None, "3 is no option of PNELoss"),
+        ("PNELoss", {}, "papr", r"papr is no preset of PNELoss; did you mean paper\? allowed: paper, authors"),
+        ("PixelContrastLoss", {}, "paper", r"paper is no preset of PixelContrastLoss; allowed: \(there are none\)"),
+    ],
+)
+def test_wrong_names(loss, options, preset, message):
+    with pytest.raises(OptionError, match=message):
+        resolve_options(loss, options, preset)
 
 
 def test_bounds_of_numbers():

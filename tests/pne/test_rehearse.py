@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 from mmengine.registry import init_default_scope
 from paper_data import write_paper_data
 from PIL import Image
-from tiny_runs import draw_images, run_config
+from tiny_runs import draw_images, environment, run_config
 
 from analysis.plan import Cost, rehearsed_costs
 from pne.datasets.files import read_size
@@ -31,10 +32,10 @@ def track(repository: Path):
 
 
 def flat(value, prefix=""):
+    if isinstance(value, list | tuple):
+        value = dict(enumerate(value))
     if isinstance(value, dict):
         return {k: v for key, item in value.items() for k, v in flat(item, f"{prefix}.{key}".lstrip(".")).items()}
-    if isinstance(value, list | tuple):
-        return {k: v for i, item in enumerate(value) for k, v in flat(item, f"{prefix}.{i}").items()}
     return {prefix: value}
 
 
@@ -43,9 +44,8 @@ def changes(track, run: str, *options: str) -> dict:
     args = parser().parse_args(["--track", "paper", *options])
     before = flat(track.config(run).to_dict())
     after = flat(shortened([track.runs[run]], track.config(run), args)[1])
-    return {
-        key: (before.get(key), after.get(key)) for key in before | after if before.get(key, "") != after.get(key, "")
-    }
+    changed = {key for key, _ in before.items() ^ after.items()}
+    return {key: (before.get(key), after.get(key)) for key in changed}
 
 
 def run_named(track, start: str) -> str:
@@ -54,10 +54,9 @@ def run_named(track, start: str) -> str:
 
 def test_runs_of_a_group_differ_in_weight_temperature_and_seed_alone(track) -> None:
     def cost(run):
-        contrast = run.contrast and {
-            **run.contrast,
-            "weight": None,
-            "options": {key: value for key, value in run.contrast["options"].items() if key != "temperature"},
+        contrast = run.contrast and run.contrast | {
+            "options": run.contrast["options"] | {"temperature": 1},
+            "weight": 1,
         }
         return json.dumps([run.dataset, run.model, run.schedule, run.precision, run.batch_size, contrast])
 
@@ -77,14 +76,10 @@ def test_the_sweeps_of_temperature_and_weight_are_one_rehearsal(track) -> None:
 
 def test_a_rehearsal_changes_length_and_initial_weights_alone(track) -> None:
     run = run_named(track, "cityscapes-deeplabv3_r101-pne")
-    assert set(changes(track, run)) == {
-        "train_cfg.max_iters",
-        "train_cfg.val_interval",
-        "model.backbone.init_cfg",
-        "model.backbone.init_cfg.type",
-        "model.backbone.init_cfg.checkpoint",
-    }
-    assert set(changes(track, run, "--declared-weights")) == {"train_cfg.max_iters", "train_cfg.val_interval"}
+    length = {"train_cfg.max_iters", "train_cfg.val_interval"}
+    assert set(changes(track, run, "--declared-weights")) == length
+    weights = {f"model.backbone.init_cfg{key}" for key in ("", ".type", ".checkpoint")}
+    assert set(changes(track, run)) == length | weights
 
 
 def test_a_contrast_that_starts_late_is_rehearsed_at_work(track) -> None:
@@ -140,10 +135,12 @@ def quick(repository: Path, data: Path):
     return load_track("quick", experiments=repository / "experiments", data_root=data)
 
 
-def rehearse(repository: Path, data: Path, results: Path, *arguments: str) -> int:
-    folders = ["--experiments", repository / "experiments", "--data-root", data, "--results", results]
+@pytest.fixture(scope="module")
+def rehearse(repository: Path, data: Path) -> Callable[..., int]:
+    """Return a function that rehearses on the quick track; it returns the exit status."""
+    folders = ["--experiments", str(repository / "experiments"), "--data-root", str(data)]
     fixed = ["--track", "quick", "--iterations", "2", "--runtime", "device=cpu", "workers=1", "threads=1"]
-    return main([*map(str, folders), *fixed, *arguments])
+    return lambda results, *arguments: main([*folders, *fixed, "--results", str(results), *arguments])
 
 
 @pytest.fixture(scope="module")
@@ -158,11 +155,10 @@ def sweep(quick) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def rehearsed(repository: Path, data: Path, sweep: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def rehearsed(rehearse: Callable, quick, sweep: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that a rehearsal of one of the sweep left, after another, of a run without data, had failed."""
     results = tmp_path_factory.mktemp("results")
-    lost = run_named(load_track("quick", experiments=repository / "experiments"), LOST)
-    assert rehearse(repository, data, results, "--run", lost, sweep[0]) == 1
+    assert rehearse(results, "--run", run_named(quick, LOST), sweep[0]) == 1
     (folder,) = (results / "quick/rehearsals/runs").iterdir()
     return folder
 
@@ -193,25 +189,23 @@ def test_nothing_of_the_runs_themselves_is_touched_and_no_weights_stay(rehearsed
     assert not [*rehearsed.parents[2].rglob("*.pth"), *rehearsed.parents[2].glob("rehearsals/work/*")]
 
 
-def test_the_same_rehearsal_is_not_repeated_unless_asked(
-    rehearsed: Path, repository: Path, data: Path, sweep: list[str], capsys: pytest.CaptureFixture
-) -> None:
+def test_the_same_rehearsal_is_not_repeated_unless_asked(rehearse, rehearsed: Path, sweep, capsys) -> None:
     results, before = rehearsed.parents[3], (rehearsed / "train.json").read_text()
-    assert rehearse(repository, data, results, "--run", sweep[-1]) == 0
+    assert rehearse(results, "--run", sweep[-1]) == 0
     out = capsys.readouterr().out
     assert f"rehearsed already, {read_rehearsal(rehearsed)}" in out
     assert "python -m analysis.plan --track quick" in out
     assert (rehearsed / "train.json").read_text() == before
-    assert rehearse(repository, data, results, "--run", sweep[-1], "--again") == 0
+    assert rehearse(results, "--run", sweep[-1], "--again") == 0
     assert (rehearsed / "train.json").read_text() != before
 
 
 def test_a_reduced_rehearsal_is_kept_from_the_plan_and_a_failure_leaves_it_alone(
-    repository: Path, data: Path, quick, sweep: list[str], tmp_path: Path, capsys: pytest.CaptureFixture
+    rehearse, data: Path, quick, sweep, tmp_path: Path, capsys
 ) -> None:
     lost = run_named(quick, LOST)
     options = ("--run", lost, sweep[0], "--crop", "32", "--batch-size", "2")
-    assert rehearse(repository, data, tmp_path, *options) == 1
+    assert rehearse(tmp_path, *options) == 1
     folder = tmp_path / "quick/rehearsals"
     assert rehearsed_costs(folder, quick) == {}
     (directory,) = (folder / "reduced/runs").iterdir()
@@ -233,13 +227,10 @@ def test_a_failed_training_is_told_by_its_last_error_or_signal(tmp_path: Path) -
     assert reason(-9, log) == "killed by SIGKILL; the machine may have run out of memory"
 
 
-def test_a_signal_ends_it_soon_and_leaves_nothing_half_done(
-    repository: Path, data: Path, sweep: list[str], tmp_path: Path
-) -> None:
+def test_a_signal_ends_it_soon_and_leaves_nothing_half_done(repository: Path, data: Path, sweep, tmp_path) -> None:
     command = [sys.executable, "-m", "pne.rehearse", "--track", "quick", "--iterations", "100000", "--run", sweep[0]]
     command += ["--data-root", str(data), "--results", str(tmp_path), "--runtime", "device=cpu", "workers=1"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(command, cwd=repository, env=environment, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, cwd=repository, env=environment(), stdout=subprocess.PIPE, text=True) as process:
         while not any("100000 iterations" in path.read_text() for path in tmp_path.rglob("log")):
             assert process.poll() is None
             time.sleep(0.1)
@@ -264,10 +255,8 @@ def test_tables_choose_whole_groups(track) -> None:
         (("--runtime", "micro_batch=0"), "runtime: micro_batch: "),
     ],
 )
-def test_an_unknown_run_or_setting_is_one_clear_error(
-    repository: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture, options: tuple, message: str
-) -> None:
-    assert rehearse(repository, data, tmp_path, *options) == 2
+def test_an_unknown_run_or_setting_is_one_clear_error(rehearse, tmp_path: Path, capsys, options, message) -> None:
+    assert rehearse(tmp_path, *options) == 2
     assert message in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 

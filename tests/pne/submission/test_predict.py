@@ -3,15 +3,17 @@
 import fnmatch
 import io
 import json
+import shutil
 import zipfile
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from mmengine.config import Config
 from paper_data import draw_cityscapes
 from PIL import Image
-from tiny_runs import draw_images, write_run
+from tiny_runs import draw_images, work_of, write_run
 
 from pne import evaluate, train
 from pne.datasets import layouts
@@ -28,6 +30,7 @@ STEMS = [f"berlin_{number:06d}_000019" for number in range(3)]
 
 def dataset(root: Path, split: str, *steps: dict) -> dict:
     return {
+        "_delete_": True,
         "type": "CityscapesDataset",
         "data_root": str(root),
         "data_prefix": {"img_path": f"leftImg8bit/{split}", "seg_map_path": f"gtFine/{split}"},
@@ -73,21 +76,25 @@ def pictures(spec: Path, settings: str = ".subset") -> dict[str, np.ndarray]:
         return {name: np.asarray(Image.open(io.BytesIO(archive.read(name)))) for name in archive.namelist()}
 
 
+def moved(spec: Path, results: Path, config: Config | None = None, **runtime: str) -> Path:
+    """Return the spec of the same run with results elsewhere, where there are none."""
+    run = read_spec(spec)
+    there = run.runtime.model_copy(update={"results": str(results), **runtime})
+    return write_spec(run.model_copy(update={"runtime": there}), config or read_config(spec))
+
+
 @pytest.fixture(scope="module")
 def submitted(spec: Path) -> Path:
     assert submit(spec) == 0
     return spec
 
 
-def test_the_server_finds_exactly_one_picture_of_every_test_image(submitted: Path) -> None:
-    names = list(pictures(submitted))
-    assert len(names) == len(STEMS)
+def test_the_server_finds_exactly_one_picture_of_grey_label_ids_for_every_test_image(submitted: Path) -> None:
+    found = pictures(submitted)
+    assert len(found) == len(STEMS)
     for stem in STEMS:
-        assert len(fnmatch.filter(names, f"{stem}*.png")) == 1
-
-
-def test_pictures_are_grey_label_ids_of_the_size_of_the_image(submitted: Path) -> None:
-    for picture in pictures(submitted).values():
+        (name,) = fnmatch.filter(found, f"{stem}*.png")
+        picture = found[name]
         assert picture.dtype == np.uint8
         assert picture.shape == SIZE
         assert set(np.unique(picture)) <= set(preparation.TRAINED_IDS)
@@ -101,7 +108,6 @@ def test_pictures_are_what_the_evaluation_predicts(
 ) -> None:
     """Train ids of the pictures as labels of the test split: an evaluation there must find no error."""
     assert submit(spec, "--evaluation", evaluation) == 0
-    run, config = read_spec(spec), read_config(spec)
     copy = tmp_path / "cityscapes"
     (copy / "leftImg8bit").mkdir(parents=True)
     (copy / "leftImg8bit/val").symlink_to(root / "leftImg8bit/test")
@@ -110,19 +116,16 @@ def test_pictures_are_what_the_evaluation_predicts(
         label.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(preparation.CITYSCAPES_TRAIN_IDS[picture]).save(label)
     assert len(np.unique(list(pictures(spec, settings).values()))) > 1
+    config = read_config(spec)
     config.test_dataloader.dataset.data_root = str(copy)
-    moved = run.model_copy(update={"runtime": run.runtime.model_copy(update={"results": str(tmp_path / "results")})})
-    there = write_spec(moved, config)
-    for name in ("train.json",):
-        (there.parent / name).write_bytes((spec.parent / name).read_bytes())
-    moved.work_directory.mkdir(parents=True)
-    (moved.work_directory / "final.pth").symlink_to(run.work_directory / "final.pth")
+    there = moved(spec, tmp_path / "results", config)
+    shutil.copy(spec.parent / "train.json", there.parent)
+    shutil.copytree(work_of(spec), work_of(there))
     assert evaluate.main(["--evaluation", evaluation, str(there)]) == 0
     assert json.loads((there.parent / f"{evaluation}.json").read_text())["aacc"] == 100
 
 
 def test_several_scales_are_the_default_and_said_beside_the_archive(submitted: Path, spec: Path) -> None:
-    assert submit(spec) == 0
     about = json.loads(archive_of(spec).with_suffix(".json").read_text())
     assert (about["run"], about["evaluation"], about["images"]) == (spec.parent.name, "multi_scale_flip", 3)
     trained = json.loads((spec.parent / "train.json").read_text())
@@ -135,7 +138,7 @@ def test_other_settings_leave_the_official_archive_alone(spec: Path, monkeypatch
     monkeypatch.setitem(layouts.LAYOUTS, "cityscapes", replace(cityscapes, splits=three))
     assert main([str(spec)]) == 0
     official = archive_of(spec, "")
-    made = [official.stat().st_mtime_ns, official.with_suffix(".json").stat().st_mtime_ns]
+    made = [path.stat().st_mtime_ns for path in (official, official.with_suffix(".json"))]
     for arguments, settings in (
         (["--evaluation", "single_scale"], ".single_scale"),
         (["--bfloat16"], ".bfloat16"),
@@ -145,10 +148,10 @@ def test_other_settings_leave_the_official_archive_alone(spec: Path, monkeypatch
         archive_of(spec, settings).unlink(missing_ok=True)
         assert main([*arguments, str(spec)]) == 0
         assert archive_of(spec, settings).is_file()
-        about = json.loads(Path(str(archive_of(spec, settings)).removesuffix("zip") + "json").read_text())
+        about = json.loads(archive_of(spec, settings).with_suffix(".json").read_text())
         assert about["bfloat16"] == ("--bfloat16" in arguments)
         assert about["evaluation"] == ("single_scale" if "single_scale" in arguments else "multi_scale_flip")
-    assert made == [official.stat().st_mtime_ns, official.with_suffix(".json").stat().st_mtime_ns]
+    assert made == [path.stat().st_mtime_ns for path in (official, official.with_suffix(".json"))]
 
 
 def test_the_same_run_gives_the_same_archive(submitted: Path, spec: Path) -> None:
@@ -193,16 +196,9 @@ def test_a_part_of_the_split_is_refused_unless_wanted(spec: Path, capsys: pytest
     assert "expected the 1525 images of the test split in leftImg8bit/test, found 3" in capsys.readouterr().err
 
 
-def test_missing_images_say_what_to_unpack(
-    spec: Path, root: Path, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    run = read_spec(spec)
-    empty = run.model_copy(update={"runtime": run.runtime.model_copy(update={"data_root": str(tmp_path)})})
-    empty = empty.model_copy(
-        update={"runtime": empty.runtime.model_copy(update={"results": str(tmp_path / "results")})}
-    )
+def test_missing_images_say_what_to_unpack(spec: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     (tmp_path / "cityscapes").mkdir()
-    assert submit(write_spec(empty, read_config(spec))) == 2
+    assert submit(moved(spec, tmp_path / "results", data_root=str(tmp_path))) == 2
     assert "leftImg8bit_trainvaltest.zip" in capsys.readouterr().err
 
 
@@ -213,7 +209,5 @@ def test_another_data_set_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def test_a_run_that_has_not_finished_is_refused(spec: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    run = read_spec(spec)
-    other = run.model_copy(update={"runtime": run.runtime.model_copy(update={"results": str(tmp_path / "results")})})
-    assert submit(write_spec(other, read_config(spec))) == 2
+    assert submit(moved(spec, tmp_path / "results")) == 2
     assert "train.json: no such result; the run has not finished" in capsys.readouterr().err
