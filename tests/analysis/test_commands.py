@@ -2,6 +2,7 @@
 
 import os
 import socket
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -68,19 +69,20 @@ def test_hours_come_from_the_runs_then_rehearsals_then_the_paper(tmp_path, in_re
     paper = load_track("paper", results=tmp_path)
     rows = paper.tables["cityscapes"].rows
     base, pne = rows["deeplabv3"].runs[0], rows["deeplabv3_pne"].runs[0]
-    frame = collect_runs(paper.runs.values())
-    assert (estimate(paper, frame, {})[base].time_s, estimate(paper, frame, {})[base].source) == (1.92, "the paper")
-    assert estimate(paper, frame, {})[pne].time_s == 2.43
+
+    def cost(run: str, rehearsals: Mapping[str, Cost]) -> Cost:
+        return estimate(paper, collect_runs(paper.runs.values()), rehearsals)[run]
+
+    assert cost(base, {}) == Cost(1.92, "the paper")
+    assert cost(pne, {}).time_s == 2.43
     rehearsals = {base: Cost(0.5, "H100", 9000.0)}
-    rehearsed = estimate(paper, frame, rehearsals)[base]
-    assert (rehearsed.time_s, rehearsed.gpu_memory_mib, rehearsed.source) == (0.5, 9000.0, "rehearsals on H100")
+    assert cost(base, rehearsals) == Cost(0.5, "rehearsals on H100", 9000.0)
     finish(paper.runs[base], time_s=0.4)
-    measured = estimate(paper, collect_runs(paper.runs.values()), rehearsals)[base]
-    assert (measured.time_s, measured.gpu_memory_mib, measured.source) == (0.4, None, "finished runs on made up")
+    assert cost(base, rehearsals) == Cost(0.4, "finished runs on made up")
     finish(paper.runs[base], time_s=0.4, memory_kind="cuda_allocated", peak_memory_mib=9500.0)
-    assert estimate(paper, collect_runs(paper.runs.values()), {})[base].gpu_memory_mib == 9500.0
+    assert cost(base, {}).gpu_memory_mib == 9500.0
     finish(paper.runs[base], time_s=0.4, world_size=4)
-    assert estimate(paper, collect_runs(paper.runs.values()), {})[base].time_s == pytest.approx(1.6)  # device seconds
+    assert cost(base, {}).time_s == pytest.approx(1.6)  # device seconds
     # Printed times are of the paper's data and machine; a stand-in track takes none of them.
     quick = load_track("quick", results=tmp_path)
     assert estimate(quick, collect_runs(quick.runs.values()), {}) == {}

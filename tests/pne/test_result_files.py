@@ -50,10 +50,7 @@ def other_counts(folder: Path) -> None:
     ("spoil", "message"),
     [
         (lambda folder: change(folder / "single_scale.json", miou=99.9), "its scores are not those of its counts"),
-        (
-            lambda folder: change(folder / "single_scale.json", calibration_error=0.1),
-            "its scores are not those of its counts",
-        ),
+        (lambda folder: change(folder / "single_scale.json", calibration_error=0.1), "scores are not those of its cou"),
         (other_counts, "was computed from counts of"),
         (lambda folder: (folder / "single_scale.confusion.npz").unlink(), "its counts single_scale.confusion.npz are"),
         (lambda folder: change(folder / "single_scale.json", run="other"), "holds a result of run other"),

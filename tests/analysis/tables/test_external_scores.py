@@ -27,10 +27,6 @@ def test_no_scores_are_none(tmp_path, content):
     assert load_external(tmp_path / "external.yaml") == ()
 
 
-def test_the_file_of_the_repository_is_read(repository):
-    assert load_external(repository / "experiments" / "external.yaml") == ()
-
-
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
