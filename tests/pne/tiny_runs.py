@@ -165,7 +165,8 @@ def write_run(
     about = None
     if contrast is not None:
         loss = dict(contrast["loss"])
-        about = {"loss": loss.pop("type"), "options": loss, "start": contrast.get("start", 0)}
+        about = {"loss": loss.pop("type"), "options": loss, "weight": contrast["weight"]}
+        about["start"] = contrast.get("start", 0)
     settings = {
         "data_root": str(data.parent),
         "results": str(folder / "results"),

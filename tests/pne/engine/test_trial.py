@@ -118,7 +118,7 @@ def images(tmp_path_factory):
 
 
 def test_a_run_that_can_be_built_passes_and_stays_as_it_is(tmp_path, images):
-    config = prepared(write_run(tmp_path, images, contrast={"loss": {"type": "PNELoss"}}))
+    config = prepared(write_run(tmp_path, images, contrast={"loss": {"type": "PNELoss"}, "weight": 1.0}))
     before, state = copy.deepcopy(config), torch.get_rng_state()
     check_buildable(config, "config.py")
     assert config == before
