@@ -63,7 +63,8 @@ for name, files in TARGETS.items():
 
 
 onstart:
-    refresh_descriptions()
+    if not ARCHIVED:
+        refresh_descriptions()
 
 
 onsuccess:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from analysis.figures.style import BLUE, GREY, PAGE, new_figure, paper_style, save
-from analysis.results import read_for_comparison
+from analysis.results import archived_tracks, read_for_comparison
 from analysis.tables.layout import print_measured, render, template
 from analysis.tables.values import collect_values
 from analysis.uncertainty import (
@@ -28,7 +28,7 @@ from analysis.uncertainty import (
 from pne.errors import reports_user_errors
 from pne.files import write_text
 from pne.results import TrainResult, read_result_of
-from pne.spec import ResolvedTable, ResolvedTrack, Run, load_track
+from pne.spec import ResolvedTable, ResolvedTrack, Run
 from pne.spec.catalogue import read_catalogue
 from pne.spec.resolve import restricted
 from pne.spec.schema import Table
@@ -248,10 +248,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder that holds archive/")
     args = parser.parse_args(argv)
     catalogue, findings = read_catalogue(args.experiments), []
-    for folder in sorted(path for path in args.results.glob("archive/*") if path.is_dir()):
-        options = {"runtime": {"source": "archive"}, "studies": True}
-        track = load_track(folder.name, results=args.results, catalogue=catalogue, **options)
-        entries = {path.name for path in folder.iterdir()}
+    for track in archived_tracks(args.experiments, args.results, catalogue=catalogue, studies=True):
+        entries = {path.name for path in (args.results / "archive" / track.name).iterdir()}
         if entries & {run for row in track.tables[TABLE].rows.values() for run in row.runs.values()}:
             findings.append(find(track, sorted(entries), catalogue.tables))
     about = {"findings": findings, "plot": PLOT.relative_to(DOCUMENT.parent), "fewest": FEWEST_SEEDS}

@@ -12,12 +12,12 @@ from statistics import fmean, median, variance
 
 import pandas as pd
 
-from analysis.results import read_results, resolve, track_parser
+from analysis.results import archived_tracks, read_results, resolve, track_parser
 from analysis.status import summarise
 from analysis.uncertainty import FEWEST_SEEDS, detectable
 from pne.errors import reports_user_errors
 from pne.rehearse.record import read_rehearsals
-from pne.spec import ResolvedTrack, Run, load_track
+from pne.spec import ResolvedTrack, Run
 
 GPU_SIZES_GIB = (8, 11, 16, 24, 32, 40, 48, 80, 96, 141)
 
@@ -218,9 +218,7 @@ def describe_power(track: ResolvedTrack, known: Iterable[tuple[ResolvedTrack, pd
 
 def archived_results(args: argparse.Namespace) -> Iterator[tuple[ResolvedTrack, pd.DataFrame]]:
     """Read what the archive holds, of the track asked for first."""
-    names = sorted(path.name for path in args.results.glob("archive/*") if path.is_dir())
-    for name in sorted(names, key=lambda name: name != args.track):
-        kept = load_track(name, experiments=args.experiments, results=args.results, runtime={"source": "archive"})
+    for kept in archived_tracks(args.experiments, args.results, first=args.track):
         yield kept, read_results(kept)
 
 

@@ -5,7 +5,7 @@ import json
 import os
 import re
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -47,6 +47,16 @@ def track_parser(prog: str, description: str, *, only_tables: bool = False) -> a
     if only_tables:
         parser.add_argument("--table", action="append", help="only this table; several times for more (default: all)")
     return parser
+
+
+def archived_tracks(
+    experiments: Path, results: Path, first: str | None = None, **options: Any
+) -> Iterator[ResolvedTrack]:
+    """Resolve each track that has a folder in the archive, the named one first; results are read from there."""
+    names = (path.name for path in results.glob("archive/*") if path.is_dir())
+    options |= {"experiments": experiments, "results": results, "runtime": {"source": "archive"}}
+    for name in sorted(names, key=lambda name: (name != first, name)):
+        yield load_track(name, **options)
 
 
 def resolve(args: argparse.Namespace, **changes: Any) -> ResolvedTrack:

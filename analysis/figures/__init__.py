@@ -153,7 +153,7 @@ def _resolve(name: str, declaration: FigureDeclaration, track: ResolvedTrack) ->
         if not table.available:
             reasons.append(f"table {key}: {table.reason}")
             continue
-        if kind in PICTURES and any(run.runtime.source == "archive" for run in track.runs.values()):
+        if kind in PICTURES and track.archived:
             reasons.append(f"{kind} needs weights, and the archive has none")
             continue
         keys = [row.key for row in table.rows.values() if row.runs] if wanted == "all" else wanted
@@ -213,6 +213,6 @@ def features_file(run: Run) -> Path:
     UserError
         If the run is read from the archive.
     """
-    if run.runtime.source == "archive":
+    if run.archived:
         raise UserError(f"features of {run.run}: the archive holds none; leave out source=archive, or --source archive")
     return Path(run.runtime.results) / "features" / f"{run.run}.npz"

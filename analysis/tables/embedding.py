@@ -504,14 +504,15 @@ CELLS = {
 def embedding_values(track: ResolvedTrack, folder: Path) -> pd.DataFrame:
     """Return the printed table's numbers in the penultimate layer as lines of `analysis.tables.values.collect_values`.
 
-    Where the table has not been made, every line says so.
+    Where the table has not been made, as it never is from the archive, every line says so.
     """
     table, path = track.tables.get(EMBEDDING), folder / f"{EMBEDDING}.csv"
     rows = [key for key, row in table.rows.items() if row.runs] if table is not None and table.available else []
-    numbers = read_numbers(path) if path.exists() else pd.DataFrame(columns=list(COLUMNS))
+    made = path.exists() and not track.archived
+    numbers = read_numbers(path) if made else pd.DataFrame(columns=list(COLUMNS))
     numbers = numbers[numbers["space"] == "penultimate"]
     known = {(line.row, line.metric, line.scope.lower()): str(line.by_seed) for line in numbers.itertuples()}
-    note = "The data set has no such class." if path.exists() else "Table embedding has not been made."
+    note = "The data set has no such class." if made else "Table embedding has not been made."
     lines = []
     for row, (column, (metric, classes)) in product(rows, CELLS.items()):
         scopes = (", ".join(names) or OVERALL for names in product(*(NAMED_CLASSES[name] for name in classes)))

@@ -5,7 +5,7 @@ It leaves what every training does (``spec.yaml``, ``config.py``, ``log``, ``tra
 of the run: theirs lie in ``results/<track>/rehearsals/reduced/runs/``.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from pne.results import EvaluationResult, TrainResult, read_result
 from pne.spec import ResolvedTrack, Run, read_spec
 from pne.spec.identity import canonical, digest
+from pne.spec.stock import parts
 
 SUFFIX = "-rehearsal"
 
@@ -97,9 +98,4 @@ def group_runs(track: ResolvedTrack) -> list[list[Run]]:
 
 def contrasts(value: Any) -> Iterator[dict[str, Any]]:
     """Yield the settings of every contrast branch in the config of a model."""
-    if isinstance(value, Mapping):
-        if value.get("type") == "ContrastHead":
-            yield value["contrast"]
-        value = list(value.values())
-    for item in value if isinstance(value, list | tuple) else ():
-        yield from contrasts(item)
+    yield from (part["contrast"] for part in parts(value) if part.get("type") == "ContrastHead")

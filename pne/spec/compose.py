@@ -5,7 +5,7 @@ with which optimiser. What a model file says about the optimiser takes precedenc
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -180,16 +180,6 @@ def sized(changes: Any, crop: Sequence[int]) -> Any:
     if set(changes) == {"of_crop"}:
         return round(changes["of_crop"] * math.prod(crop))
     return {key: sized(value, crop) for key, value in changes.items()}
-
-
-def types_of(config: Any) -> Iterator[str]:
-    """Yield the name of every type that a config builds."""
-    if isinstance(config, Mapping):
-        if isinstance(name := config.get("type"), str):
-            yield name
-        config = [*config.values()]
-    for part in config if isinstance(config, list | tuple) else ():
-        yield from types_of(part)
 
 
 def _scaled(schedulers: list[dict[str, Any]], declared: int, iterations: int) -> list[dict[str, Any]]:

@@ -15,12 +15,13 @@ from mmengine.config import Config
 from pne.errors import UserError
 from pne.spec.catalogue import Catalogue, missing_class, read_catalogue
 from pne.spec.checks import check_changes, is_count, value_at
-from pne.spec.compose import BaseConfigs, RunConfig, place, sized, types_of
+from pne.spec.compose import BaseConfigs, RunConfig, place, sized
 from pne.spec.contrast import ResolvedContrast, resolve_contrast
 from pne.spec.identity import run_slug
 from pne.spec.reading import check_model, raise_problems, suggest
 from pne.spec.run import Run, Runtime, identify
 from pne.spec.schema import Machine, Row, Table, Track
+from pne.spec.stock import parts
 
 SETTINGS = {
     "iterations": "train_cfg.max_iters",
@@ -87,6 +88,11 @@ class ResolvedTrack:
     runs: dict[str, Run]
     tables: dict[str, ResolvedTable]
     _configs: Mapping[str, RunConfig] = field(repr=False, default_factory=dict)
+
+    @property
+    def archived(self) -> bool:
+        """Whether its runs are read from the archive alone."""
+        return any(run.archived for run in self.runs.values())
 
     def config(self, run: str) -> Config:
         """Return the whole mmengine config of a run, paths and all.
@@ -195,6 +201,12 @@ def load_track(
     if tables is None:
         tables = [key for key, table in resolved.tables.items() if studies or not table.declaration.study]
     return restricted(resolved, tables)
+
+
+def named_modules(config: Mapping[str, Any]) -> list[str]:
+    """Return the modules of the package whose classes a config names by path, sorted."""
+    names = (str(part.get("type")) for part in parts(config))
+    return sorted({name.rpartition(".")[0] for name in names if name.startswith("pne.")})
 
 
 def restricted(track: ResolvedTrack, names: Iterable[str]) -> ResolvedTrack:
@@ -340,7 +352,7 @@ class Resolver:
             iterations=config.iterations,
             batch_size=config.plain["train_dataloader"]["batch_size"],
             config_sha256=config_sha256,
-            modules=sorted({name.rpartition(".")[0] for name in types_of(config.plain) if name.startswith("pne.")}),
+            modules=named_modules(config.plain),
             evaluations=sorted({"single_scale", *evaluations, *(known.evaluations if known else ())}, reverse=True),
             runtime=self.runtime,
         )

@@ -70,15 +70,20 @@ class Run(Strict):
         return _identity(self.config_sha256, self.seed, self.precision)
 
     @property
+    def archived(self) -> bool:
+        """Whether its results are read from the archive alone, which holds neither weights nor features."""
+        return self.runtime.source == "archive"
+
+    @property
     def directory(self) -> Path:
         """Folder of spec, results and log; of a run that is read from the archive, its entry there."""
-        results, archived = Path(self.runtime.results), self.runtime.source == "archive"
-        return results.parent / "archive" / results.name / self.run if archived else results / "runs" / self.run
+        results = Path(self.runtime.results)
+        return results.parent / "archive" / results.name / self.run if self.archived else results / "runs" / self.run
 
     @property
     def work_directory(self) -> Path:
         """Folder of checkpoints and final weights; the archive has none."""
-        return self.directory if self.runtime.source == "archive" else Path(self.runtime.results) / "work" / self.run
+        return self.directory if self.archived else Path(self.runtime.results) / "work" / self.run
 
     @property
     def data_directory(self) -> Path:

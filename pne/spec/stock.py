@@ -2,7 +2,7 @@
 
 import importlib.util
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -139,6 +139,15 @@ def pretrained_url(name: str) -> str:
     if model not in urls:
         raise UserError(f"pretrained weights {name!r}: mmengine knows no such model; {suggest(model, sorted(urls))}")
     return urls[model]
+
+
+def parts(config: Any) -> Iterator[dict[str, Any]]:
+    """Yield every dict in a config, outer ones first."""
+    if isinstance(config, Mapping):
+        yield config
+        config = [*config.values()]
+    for part in config if isinstance(config, list | tuple) else ():
+        yield from parts(part)
 
 
 def without_pretrained(value: Any) -> Any:

@@ -82,7 +82,7 @@ def runs_of(table):
 
 
 def results_of(runs, evaluations=None):
-    # Result files of runs; without named evaluations, every one that some table asks of them. Of the archive: what is there.
+    # Result files of runs; without named evaluations, all that tables ask of them. Of the archive, what is there.
     files = [
         str(RUNS[run].directory / f"{name}.json")
         for run in runs

@@ -9,7 +9,7 @@ from workflows.configuration import spec_options
 
 def refresh_descriptions():
     # Write those descriptions anew that exist and differ from what this call says of the run, or cannot be read.
-    for name, run in RUNS.items() if not ARCHIVED else ():
+    for name, run in RUNS.items():
         path = run.directory / "spec.yaml"
         try:
             if not path.exists() or read_spec(path) == run:
