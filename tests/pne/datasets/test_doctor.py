@@ -32,12 +32,6 @@ def relabel(labels: Path, change: Callable[[np.ndarray], np.ndarray]) -> None:
         harm(path, change(read(path).astype(int)))
 
 
-@pytest.fixture
-def ade(shared, tmp_path) -> Path:
-    """Real ADE20K samples laid out as the full data set is."""
-    return copy_ade20k(tmp_path / "ADEChallengeData2016", shared)
-
-
 def test_full_camvid_is_healthy(shared):
     report = check("camvid", shared / "data/camvid")
     assert report.errors == report.warnings == []
@@ -62,8 +56,8 @@ def test_a_subset_only_warns_when_told_so(shared):
     assert "test: expected 233 images in img_dir/test, found 0" in "\n".join(strict.errors)
 
 
-def test_real_ade20k_samples_are_healthy(ade):
-    report = check("ade20k", ade, expect_official_counts=False)
+def test_real_ade20k_samples_are_healthy(shared, tmp_path):
+    report = check("ade20k", copy_ade20k(tmp_path / "ade", shared), expect_official_counts=False)
     assert not report.errors
     assert set(report.pixels["train"]) <= set(range(151))
 
@@ -74,21 +68,18 @@ def test_a_missing_label_and_a_missing_image_are_named(tiny):
     found = errors("camvid", tiny)
     expected = "train: 1 of 24 images have no label (*.png in ann_dir/train); complete the download\n    img_dir/train/"
     assert f"{expected}0001TP_006690.jpg" in found
-    assert (
-        "val: 1 of 8 labels have no image; complete the download or remove them\n    ann_dir/val/0016E5_07959.png"
-        in found
-    )
+    expected = "val: 1 of 8 labels have no image; complete the download or remove them\n    ann_dir/val/"
+    assert f"{expected}0016E5_07959.png" in found
 
 
 def test_unreadable_files_are_named(tiny):
-    for name in ("img_dir/train/0001TP_006690.jpg", "ann_dir/train/0001TP_007170.png"):
+    names = ["img_dir/train/0001TP_006690.jpg", "ann_dir/train/0001TP_007170.png", "ann_dir/val/0016E5_07959.png"]
+    for name in names[:2]:
         (tiny / name).write_bytes((tiny / name).read_bytes()[:-200])
-    (tiny / "ann_dir/val/0016E5_07959.png").write_text("no picture")
-    report = check("camvid", tiny, expect_official_counts=False)
-    found = "\n".join(report.errors)
+    (tiny / names[2]).write_text("no picture")
+    found = errors("camvid", tiny)
     assert "3 files are unreadable" in found
-    for name in ("img_dir/train/0001TP_006690.jpg", "ann_dir/train/0001TP_007170.png", "ann_dir/val/0016E5_07959.png"):
-        assert name in found
+    assert all(name in found for name in names)
 
 
 def test_a_link_that_leads_nowhere_is_one_finding_of_a_whole_report(tiny):
@@ -151,21 +142,16 @@ def test_images_without_labels_do_not_keep_from_training(tmp_path, state_counts,
 @pytest.mark.parametrize("mode", ["RGB", "I;16", "LA", "1"])
 def test_labels_in_colours_or_16_bits_are_to_be_converted(tiny, mode):
     path = tiny / "ann_dir/train/0001TP_006690.png"
-    Image.fromarray(read(path).astype(np.uint16) if mode == "I;16" else read(path)).convert(mode).save(path)
+    before, numbers = fingerprint("camvid", tiny), read(path).astype(np.uint16 if mode == "I;16" else np.uint8)
+    Image.fromarray(numbers).convert(mode).save(path)
     found = errors("camvid", tiny)
     assert f"1 labels: expected one 8-bit channel of labels, got mode {mode[0]}" in found
     assert "; convert to one channel of class numbers: PIL.Image.fromarray(numbers" in found
     assert "save(file), where numbers are the values of a 16-bit file, or the number of the class that each" in found
     assert "\n    ann_dir/train/0001TP_006690.png" in found
     assert "unreadable" not in found
-
-
-def test_the_conversion_of_16_bit_labels_is_the_one_named(tiny):
-    path = tiny / "ann_dir/train/0001TP_006690.png"
-    before = fingerprint("camvid", tiny)
-    Image.fromarray(read(path).astype(np.uint16)).save(path)
-    command = re.search(r"PIL(\.Image\.fromarray.*save\(file\)), where", errors("camvid", tiny)).group(1)
-    eval(f"PIL{command}", {"PIL": PIL, "numbers": read(path), "file": path})
+    command = re.search(r"PIL(\.Image\.fromarray.*save\(file\)), where", found).group(1)
+    eval(f"PIL{command}", {"PIL": PIL, "numbers": numbers, "file": path})
     assert fingerprint("camvid", tiny) == before
 
 
@@ -218,15 +204,8 @@ def test_values_out_of_range_are_named_with_a_guess(tiny):
     relabel(tiny / "ann_dir", lambda labels: np.where(labels == 255, 11, labels))
     found = errors("camvid", tiny)
     assert "labels hold values out of range (expected 0 to 10, void 255, found 11)" in found
+    assert "ann_dir/train/0001TP_006690.png" in found
     assert "they look shifted by one, or 11 stands for void, which is 255 here" in found
-
-
-def test_ade20k_labels_that_were_already_reduced_are_seen(ade):
-    relabel(ade / "annotations", lambda labels: labels - 1)
-    found = errors("ade20k", ade)
-    assert "3 labels hold values out of range (expected 1 to 150, void 0, found 255)" in found
-    assert "they look shifted by one (255 for void, where void is 0 here)" in found
-    assert "annotations/training/ADE_val_00000001.png" in found
 
 
 def test_a_shift_within_the_legal_range_shows_in_the_last_class(tiny, state_counts):

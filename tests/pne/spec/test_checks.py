@@ -1,5 +1,7 @@
 """A row's ``config:`` either changes the training or is refused."""
 
+import re
+
 import pytest
 
 from pne.errors import UserError
@@ -23,6 +25,7 @@ BASE = {
     "optim_wrapper": {"optimizer": {"type": "SGD", "lr": 0.05, "weight_decay": 0.0005}},
     "param_scheduler": [{"type": "PolyLR", "by_epoch": False}],
 }
+SCHEDULERS = "param_scheduler: expected a list of dicts, each with by_epoch=False"
 
 
 @pytest.mark.parametrize(
@@ -46,47 +49,31 @@ def test_changes_that_training_reads_pass(changes):
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        (
-            {"optim_wraper.optimizer.lr": 1},
-            "config.optim_wraper.optimizer.lr: training reads no 'optim_wraper' of a row; did you",
-        ),
+        ({"optim_wraper.optimizer.lr": 1}, "config.optim_wraper.optimizer.lr: training reads no 'optim_wraper' of a"),
         ({"load_from": "a.pth"}, "config.load_from: training reads no 'load_from'"),
         ({"train_dataloader.dataset.data_root": "x"}, "data_root says where a run is executed"),
         ({"train_dataloader": {"num_workers": 8}}, "num_workers says where a run is executed"),
         ({"optim_wrapper.optimizer.lr": "1e-2"}, "expected a number such as 0.05, got '1e-2'; YAML reads 1e-2 as text"),
-        (
-            {"optim_wrapper": {"optimizer": {"lr": True}}},
-            "config.optim_wrapper.optimizer.lr: expected a number such as",
-        ),
-        (
-            {"train_dataloader.dataset.pipeline.0.prob": "often"},
-            "config.train_dataloader.dataset.pipeline.0.prob: expected",
-        ),
+        ({"optim_wrapper": {"optimizer": {"lr": True}}}, "config.optim_wrapper.optimizer.lr: expected a number such"),
+        ({"train_dataloader.dataset.pipeline.0.prob": "often"}, "train_dataloader.dataset.pipeline.0.prob: expected"),
         ({"train_cfg.max_iters": 0}, "config.train_cfg.max_iters: expected a whole number >= 1, got 0"),
         ({"train_cfg": {"max_iters": 1.5}}, "config.train_cfg.max_iters: expected a whole number >= 1, got 1.5"),
         ({"model.backbone": None}, "config.model.backbone: missing; a training needs it"),
         ({"model.backbone": 3}, "config.model.backbone: expected a dict with a type, got 3"),
         (
             {"model.auxiliary_head.0": 3},
-            "config.model.auxiliary_head: expected a dict with a type, or a list of them, got [3]",
+            "model.auxiliary_head: expected a dict with a type, or a list of them, got [3]",
         ),
         ({"val_dataloader.dataset": None}, "config.val_dataloader.dataset: missing; a training needs it"),
         (
             {"optim_wrapper.optimizer": {"_delete_": True, "type": "Adam"}},
             "config.optim_wrapper.optimizer.lr, optim_wrapper.optimizer.weight_decay: missing",
         ),
-        (
-            {"param_scheduler": {"type": "PolyLR"}},
-            "config.param_scheduler: expected a list of dicts, each with by_epoch=False, got {'type'",
-        ),
-        (
-            {"param_scheduler.0.by_epoch": True},
-            "config.param_scheduler: expected a list of dicts, each with by_epoch=False, got [{",
-        ),
+        ({"param_scheduler": {"type": "PolyLR"}}, f"config.{SCHEDULERS}, got {{'type'"),
+        ({"param_scheduler.0.by_epoch": True}, f"config.{SCHEDULERS}, got [{{"),
         ({"train_dataloader.batch_size": -8}, "config.train_dataloader.batch_size: expected a whole number >= 1"),
     ],
 )
 def test_changes_without_effect_or_sense_are_refused(changes, expected):
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UserError, match=re.escape(expected)):
         check_changes(BASE, changes)
-    assert expected in str(caught.value)

@@ -1,9 +1,9 @@
 """Composing a run's config: inheritance, changes, the contrast head, precision, environment."""
 
 import pytest
+from mmengine.config import Config
 
 from pne.errors import UserError
-from pne.spec import load_track
 from pne.spec.checks import check_changes
 from pne.spec.compose import BaseConfigs, RunConfig, place
 from pne.spec.contrast import ResolvedContrast
@@ -17,12 +17,18 @@ def bases(repository):
     return BaseConfigs(repository / "experiments", "random")
 
 
+def without(config, *keys):
+    return {key: value for key, value in config.items() if key not in keys}
+
+
 def run_config(base, **arguments):
     settings = {"changes": None, "contrast": None, "seed": 3, "precision": "fp32"} | arguments
     return RunConfig(base, **settings)
 
 
 # Inheritance.
+
+ELEMENT = {"a": {"1": {"x": 5}}}  # of a list, which mmengine changes only where it is asked to
 
 
 @pytest.mark.parametrize(
@@ -33,18 +39,15 @@ def run_config(base, **arguments):
         ({"a": {"x": 1}}, {"a": {"_delete_": True, "y": 3}}, {"a": {"y": 3}}),
         ({}, {"a": {"_delete_": True, "y": 3}}, {"a": {"y": 3}}),
         ({"a": [1, 2]}, {"a": [3]}, {"a": [3]}),
-        ({"a": [{"x": 1}, {"x": 2}]}, {"a": {"1": {"x": 5}}}, {"a": [{"x": 1}, {"x": 5}]}),
+        ({"a": [{"x": 1}, {"x": 2}]}, ELEMENT, {"a": [{"x": 1}, {"x": 5}]}),
         ({"a": [1, 2]}, {}, {"a": [1, 2]}),
         ({"a": {"x": 1}}, {"a": 3}, {"a": 3}),
     ],
 )
 def test_changes_merge_as_in_mmengine(base, changes, expected):
     assert merged(base, changes) == expected
-    if not any(isinstance(value, dict) and value.get("1") for value in changes.values()):
-        from mmengine.config import Config
-
-        if base:
-            assert Config._merge_a_into_b(changes, base) == expected
+    if base and changes != ELEMENT:
+        assert Config._merge_a_into_b(changes, base) == expected
 
 
 def test_merging_alters_neither_side():
@@ -57,7 +60,6 @@ def test_merging_alters_neither_side():
 
 
 def test_stock_configs_are_those_that_mmseg_ships():
-    pytest.importorskip("mmseg")
     import mmseg
 
     assert str(stock_folder()).startswith(str(mmseg.__path__[0]).removesuffix("mmseg"))
@@ -66,17 +68,13 @@ def test_stock_configs_are_those_that_mmseg_ships():
 
 def test_a_model_file_states_its_changes_to_a_stock_config(tmp_path):
     path = tmp_path / "model.py"
-    path.write_text(
-        'stock = "deeplabv3/deeplabv3_r50-d8_4xb2-40k_cityscapes-512x1024.py"\nmodel = dict(backbone=dict(depth=34))\n'
-    )
-    config = read_inherited(path, ("model",))
-    stock = read_stock("deeplabv3/deeplabv3_r50-d8_4xb2-40k_cityscapes-512x1024.py")
+    name = "deeplabv3/deeplabv3_r50-d8_4xb2-40k_cityscapes-512x1024.py"
+    path.write_text(f"stock = '{name}'\nmodel = dict(backbone=dict(depth=34))\n")
+    config, stock = read_inherited(path, ("model",)), read_stock(name)
     assert set(config) == {"model"}
     assert config["model"]["backbone"] == stock["model"]["backbone"] | {"depth": 34}
     assert config["model"]["decode_head"] == stock["model"]["decode_head"]
 
-
-def test_unknown_stock_configs_are_named(tmp_path):
     with pytest.raises(UserError, match="did you mean hrnet/fcn_hr18_4xb2-40k"):
         read_stock("hrnet/fcn_hr19_4xb2-40k_cityscapes-512x1024.py")
 
@@ -93,10 +91,9 @@ def test_hub_names_become_urls():
 
 def test_dotted_keys_change_values_dicts_and_list_elements():
     config = {"model": {"head": [{"width": 1}, {"width": 2}], "norm": {"type": "BN", "eps": 1}}}
-    changed = apply_changes(
-        config, {"model.head.1.width": 3, "model.norm": {"eps": 2}, "model.new": 4, "model.head.0": {"width": 7}}
-    )
-    assert changed == {"model": {"head": [{"width": 7}, {"width": 3}], "norm": {"type": "BN", "eps": 2}, "new": 4}}
+    changes = {"model.head.1.width": 3, "model.norm": {"eps": 2}, "model.new": 4, "model.head.0": {"width": 7}}
+    expected = {"model": {"head": [{"width": 7}, {"width": 3}], "norm": {"type": "BN", "eps": 2}, "new": 4}}
+    assert apply_changes(config, changes) == expected
     assert config["model"]["head"][1]["width"] == 2
 
 
@@ -119,22 +116,15 @@ def test_changes_through_what_is_not_there_are_named(key, message):
 
 def test_the_only_head_is_wrapped_and_the_auxiliary_one_is_not(bases):
     base = bases.compose("street_city", "tiny_deeplabv3_r18", "street_100")
-    plain, contrasted = run_config(base).plain["model"], run_config(base, contrast=PNE).plain["model"]
-    head = contrasted["decode_head"]
-    assert head["type"] == "ContrastHead"
-    assert head["base"] == "ASPPHead"
-    assert head["contrast"] == {
-        "type": "ContrastBranch",
-        "loss": {"type": "PNELoss", "temperature": 0.5},
-        "weight": 1.3,
-        "seed": 3,
-    }
-    assert {k: v for k, v in head.items() if k not in ("base", "contrast", "type")} == {
-        k: v for k, v in plain["decode_head"].items() if k != "type"
-    }
-    assert {k: v for k, v in contrasted.items() if k != "decode_head"} == {
-        k: v for k, v in plain.items() if k != "decode_head"
-    }
+    plain, contrasted = run_config(base).plain, run_config(base, contrast=PNE).plain
+    assert without(plain, "model") == without(contrasted, "model")
+    plain, contrasted = plain["model"], contrasted["model"]
+    assert without(plain, "decode_head") == without(contrasted, "decode_head")
+    plain, head = plain["decode_head"], contrasted["decode_head"]
+    loss = {"type": "PNELoss", "temperature": 0.5}
+    branch = {"type": "ContrastBranch", "loss": loss, "weight": 1.3, "seed": 3}
+    assert head == plain | {"type": "ContrastHead", "base": "ASPPHead", "contrast": branch}
+    assert plain["type"] == "ASPPHead"
 
 
 def test_of_a_cascade_the_last_head_is_wrapped(bases):
@@ -149,12 +139,6 @@ def test_start_and_projection_are_written_where_they_are_not_the_defaults(bases)
     contrast = ResolvedContrast("cipc", "PixelContrastLoss", {}, 0.1, 12, {"channels": 64})
     branch = run_config(base, contrast=contrast).plain["model"]["decode_head"]["contrast"]
     assert (branch["start"], branch["projection"]) == (12, {"channels": 64})
-
-
-def test_base_and_contrast_differ_in_the_head_alone(bases):
-    base = bases.compose("street_city", "tiny_hrnet", "street_100")
-    plain, contrasted = run_config(base).plain, run_config(base, contrast=PNE).plain
-    assert {k: v for k, v in plain.items() if k != "model"} == {k: v for k, v in contrasted.items() if k != "model"}
 
 
 # Data, optimiser, precision.
@@ -172,10 +156,8 @@ def test_a_model_file_may_bring_its_own_optimiser(bases):
     config = run_config(bases.compose("street_stuff", "tiny_upernet_swin", "street_100")).plain
     assert set(config["optim_wrapper"]["optimizer"]) == {"type", "lr", "betas", "weight_decay"}  # nothing of SGD's
     assert config["optim_wrapper"]["optimizer"]["type"] == "AdamW"
-    assert [(s["type"], s["begin"], s["end"]) for s in config["param_scheduler"]] == [
-        ("LinearLR", 0, 10),
-        ("PolyLR", 10, 100),
-    ]
+    schedule = [(s["type"], s["begin"], s["end"]) for s in config["param_scheduler"]]
+    assert schedule == [("LinearLR", 0, 10), ("PolyLR", 10, 100)]
 
 
 def test_classes_and_size_are_those_of_the_data_set(bases):
@@ -189,9 +171,8 @@ def test_classes_and_size_are_those_of_the_data_set(bases):
     ("precision", "expected"), [("fp32", ("OptimWrapper", None)), ("bf16", ("AmpOptimWrapper", "bfloat16"))]
 )
 def test_precision_chooses_the_optimiser_wrapper(bases, precision, expected):
-    wrapper = run_config(bases.compose("street_city", "tiny_hrnet", "street_100"), precision=precision).plain[
-        "optim_wrapper"
-    ]
+    base = bases.compose("street_city", "tiny_hrnet", "street_100")
+    wrapper = run_config(base, precision=precision).plain["optim_wrapper"]
     assert (wrapper["type"], wrapper.get("dtype")) == expected
     assert wrapper["optimizer"]["type"] == "SGD"
 
@@ -221,13 +202,12 @@ def test_composing_leaves_shared_configs_alone(bases):
     assert "data_root" not in config.plain["val_dataloader"]["dataset"]
 
 
-def test_caching_is_asked_for_only_where_the_data_set_offers_it(repository):
-    experiments = BaseConfigs(repository / "experiments", "random")
+def test_caching_is_asked_for_only_where_the_data_set_offers_it(bases):
     for dataset, model, schedule, offers in (
         ("street_city", "tiny_hrnet", "street_100", True),
         ("cityscapes", "hrnet_w18", "cityscapes_40k", False),
     ):
-        config = run_config(experiments.compose(dataset, model, schedule)).plain
+        config = run_config(bases.compose(dataset, model, schedule)).plain
         placed = place(config, data="/d", workers=0, cache_data=True, weights_dir=None)
         assert placed["val_dataloader"]["dataset"].get("cache_data", False) is offers
 
@@ -237,7 +217,6 @@ def test_caching_is_asked_for_only_where_the_data_set_offers_it(repository):
 
 def test_the_camvid_track_trains_on_real_images_of_another_size(shared, declarations, tmp_path):
     """A quarter of the images' area, fewer and smaller batches: the resolved config under mmengine's own runner."""
-    pytest.importorskip("mmseg")
     from mmengine.runner import Runner
 
     import pne.datasets.registered
@@ -246,17 +225,12 @@ def test_the_camvid_track_trains_on_real_images_of_another_size(shared, declarat
     tiny = shared / "data/camvid_tiny"
     for kind in ("img_dir", "ann_dir"):
         (tmp_path / "camvid" / kind).mkdir(parents=True)
-        for split, source in (("train", "train"), ("test", "val")):
-            (tmp_path / "camvid" / kind / split).symlink_to(tiny / kind / source)
+        (tmp_path / "camvid" / kind / "train").symlink_to(tiny / kind / "train")
+        (tmp_path / "camvid" / kind / "test").symlink_to(tiny / kind / "val")
     declarations.replace("tracks/camvid.yaml", "precision: bf16", "precision: fp32")
-    declarations.change(
-        "tables/construction.yaml",
-        ("rows", "pne_ias_cn", "config"),
-        {"train_dataloader.batch_size": 2, "model.decode_head.channels": 32, "model.auxiliary_head.channels": 16},
-    )
-    track = load_track(
-        "camvid", experiments=declarations.folder, data_root=tmp_path, iterations=2, limit=2, runtime={"workers": 0}
-    )
+    small = {"train_dataloader.batch_size": 2, "model.decode_head.channels": 32, "model.auxiliary_head.channels": 16}
+    declarations.change("tables/construction.yaml", ("rows", "pne_ias_cn", "config"), small)
+    track = declarations.load("camvid", data_root=tmp_path, iterations=2, limit=2, runtime={"workers": 0})
     config = track.config(track.tables["construction"].rows["pne_ias_cn"].runs[0])
     config.work_dir = str(tmp_path / "work")
     config.visualizer = {"type": "SegLocalVisualizer", "vis_backends": []}
@@ -264,9 +238,7 @@ def test_the_camvid_track_trains_on_real_images_of_another_size(shared, declarat
     config.default_hooks = {"checkpoint": None}
     runner = Runner.from_cfg(config)
     images = []
-    runner.model.register_forward_pre_hook(
-        lambda _, arguments, named: images.append(named["inputs"].shape), with_kwargs=True
-    )
+    runner.model.register_forward_pre_hook(lambda *of: images.append(of[2]["inputs"].shape), with_kwargs=True)
     runner.train()
     assert runner.iter == 2
     scalars = runner.message_hub.log_scalars

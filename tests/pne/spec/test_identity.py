@@ -147,11 +147,11 @@ CHANGES = [
 @pytest.fixture(scope="module")
 def varied(pristine, tmp_path_factory):
     """Runs of rows that change one thing each."""
-    declarations = type(pristine)(tmp_path_factory.mktemp("varied") / "experiments")
-    shutil.copytree(pristine.folder, declarations.folder)
+    folder = shutil.copytree(pristine.folder, tmp_path_factory.mktemp("varied") / "experiments")
+    declarations = type(pristine)(folder)
     rows = {f"contrast_{index}": {"label": "x", "contrast": value} for index, value in enumerate(CONTRASTS)}
     rows |= {f"config_{index}": {"label": "x", "config": value} for index, (value, _) in enumerate(CHANGES)}
-    rows["long"] = {"label": "x", "schedule": "long", "contrast": {"use": "pne"}}
+    rows["long"] = {"label": "x", "schedule": "long"}
     declarations.change(CITY, ("schedules", "long"), "camvid_4k")
     table = yaml.safe_load(declarations.text(CONSTRUCTION)) | {"table": "varied", "rows": rows, "paper": None}
     declarations.write("tables/varied.yaml", yaml.safe_dump(table))
@@ -169,10 +169,8 @@ def test_what_a_row_changes_in_the_config_is_in_the_name(varied, quick_runs):
         run = varied[f"config_{index}"]
         assert run[:-9] == f"cityscapes-deeplabv3_r50-base{words}-s0", changes
         assert (run == plain) == (words == ""), changes
-
-
-def test_another_schedule_than_the_data_set_s_own_is_in_the_name(varied):
-    assert varied["long"][:-9] == "cityscapes-deeplabv3_r50-pne-long-s0"
+    # so is another schedule than the data set's own
+    assert varied["long"][:-9] == "cityscapes-deeplabv3_r50-base-long-s0"
 
 
 def test_seeds_name_runs_and_share_nothing(pristine, quick_runs):
@@ -229,9 +227,6 @@ def test_canonical_form_unites_what_trains_the_same():
     two = {"data": {"data_root": "y"}, "model": {"sizes": [1, 2], "lr": 1}, "load_from": None}
     assert canonical(one) == canonical(two) == {"model": {"lr": 1, "sizes": [1, 2]}, "data": {}}
     assert digest(canonical(one)) == digest(canonical(two))
-
-
-def test_canonical_form_knows_a_checkpoint_by_its_file_name():
     url, path = "https://example.org/pretrain/net-1234.pth", "/weights/net-1234.pth"
     assert canonical({"init_cfg": {"checkpoint": url}}) == canonical({"init_cfg": {"checkpoint": path}})
 
@@ -261,13 +256,21 @@ def test_identity_is_config_seed_and_precision():
 
 @pytest.fixture
 def written(pristine, tmp_path):
+    """The track, one of its runs, and the spec and the config that are written for it."""
     track = pristine.load(results=tmp_path / "results", tables=["construction"])
     run = next(r for r in track.runs.values() if r.contrast and r.contrast["options"])
-    return track, run, write_spec(run, track.config(run.run))
+    path = write_spec(run, track.config(run.run))
+    return track, run, path, path.parent / "config.py"
+
+
+def edit(path, old, new):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
 
 
 def test_spec_and_config_survive_the_file(written):
-    track, run, path = written
+    track, run, path, _ = written
     assert path == run.directory / "spec.yaml"
     assert read_spec(path) == run
     config = read_config(path)
@@ -278,43 +281,43 @@ def test_spec_and_config_survive_the_file(written):
 
 
 def test_writing_again_leaves_the_files_alone(written):
-    track, run, path = written
-    before = [(file, file.stat().st_mtime_ns) for file in sorted(path.parent.iterdir())]
-    assert [file.name for file, _ in before] == ["config.py", "spec.yaml"]
+    track, run, path, config = written
+    before = {file: file.stat().st_mtime_ns for file in path.parent.iterdir()}
+    assert before.keys() == {config, path}
     write_spec(run, track.config(run.run))
-    assert [(file, file.stat().st_mtime_ns) for file in sorted(path.parent.iterdir())] == before
+    assert {file: file.stat().st_mtime_ns for file in path.parent.iterdir()} == before
 
 
 @pytest.mark.parametrize("content", [b"", b"spec_version: 0\n", b"run: \xff\xfe", b"a: [1,"])
 def test_a_spec_that_cannot_be_read_is_written_anew(written, content):
-    track, run, path = written
-    path.write_bytes(content)
-    (path.parent / "config.py").write_bytes(content)
+    track, run, path, config = written
+    for file in (path, config):
+        file.write_bytes(content)
     write_spec(run, track.config(run.run))
     assert read_spec(path) == run
     assert read_config(path)
 
 
-def test_a_config_that_was_edited_is_refused(written):
-    _, run, path = written
-    config = path.parent / "config.py"
-    config.write_text(config.read_text().replace("'momentum': 0.9", "'momentum': 0.8"))
+def test_of_a_config_the_data_may_move_and_nothing_else_may_change(written):
+    _, run, path, config = written
+    edit(config, "data/street_city", "/elsewhere/street_city")
+    assert read_config(path).train_dataloader.dataset.dataset.data_root == "/elsewhere/street_city"
+    edit(config, "'momentum': 0.9", "'momentum': 0.8")
     with pytest.raises(UserError, match=rf"config.py: hash .* --run {re.escape(run.run)}"):
+        read_config(path)
+    config.unlink()
+    with pytest.raises(UserError, match=rf"python -m pne.spec write --track quick --run {re.escape(run.run)}"):
         read_config(path)
 
 
-def test_moving_the_data_in_a_config_is_allowed(written):
-    _, _, path = written
-    config = path.parent / "config.py"
-    config.write_text(config.read_text().replace("data/street_city", "/elsewhere/street_city"))
-    assert read_config(path).train_dataloader.dataset.dataset.data_root == "/elsewhere/street_city"
-
-
 def test_another_config_is_not_written(written):
-    track, run, _ = written
+    track, run, _, _ = written
     other = next(r for r in track.runs if r != run.run)
     with pytest.raises(UserError, match="the config given for"):
         write_spec(run, track.config(other))
+
+
+EDITED = ".* not of RUN: it was edited by hand; write it anew"
 
 
 @pytest.mark.parametrize(
@@ -323,41 +326,26 @@ def test_another_config_is_not_written(written):
         (f"spec_version: {SPEC_VERSION}", "spec_version: 999", "spec_version: expected"),
         ("seed: 0", "seed: none", "seed: "),
         ("precision: fp32", "precision: fp8", "precision: "),
-        ("track: quick", "trakc: quick", "trakc: unknown key; did you mean track?"),
+        ("track: quick", "trakc: quick", r"trakc: unknown key; did you mean track\?"),
+        ("seed: 0", "seed: 7", EDITED),
+        ("precision: fp32", "precision: bf16", EDITED),
     ],
 )
-def test_a_damaged_spec_names_the_key(written, old, new, problem):
-    _, _, path = written
-    path.write_text(path.read_text().replace(old, new, 1))
-    with pytest.raises(UserError) as caught:
-        read_spec(path)
-    assert f"{path}: {problem}" in str(caught.value)
-
-
-@pytest.mark.parametrize(("old", "new"), [("seed: 0", "seed: 7"), ("precision: fp32", "precision: bf16")])
-def test_a_spec_of_another_run_than_its_name_is_refused(written, old, new):
-    _, run, path = written
-    path.write_text(path.read_text().replace(old, new, 1))
-    with pytest.raises(UserError, match=rf"not of {re.escape(run.run)}: it was edited by hand; write it anew"):
+def test_a_damaged_or_edited_spec_is_refused(written, old, new, problem):
+    _, run, path, _ = written
+    edit(path, old, new)
+    with pytest.raises(UserError, match=f"{path}: {problem.replace('RUN', run.run)}"):
         read_spec(path)
 
 
 @pytest.mark.parametrize("line", ["import os", "os.system('touch ran')", "a = open('ran', 'w')", "f()[0] = 1", "a = ("])
 def test_a_config_is_read_as_values_and_never_run(written, line, tmp_path, monkeypatch):
-    _, _, path = written
+    _, _, path, config = written
     monkeypatch.chdir(tmp_path)
-    config = path.parent / "config.py"
     config.write_text(f"{config.read_text()}{line}\n")
     with pytest.raises(UserError, match=r"config\.py:\d+: expected keys with plain values"):
         read_config(path)
     assert not (tmp_path / "ran").exists()
-
-
-def test_a_missing_config_names_the_command(written):
-    _, run, path = written
-    (path.parent / "config.py").unlink()
-    with pytest.raises(UserError, match=rf"python -m pne.spec write --track quick --run {re.escape(run.run)}"):
-        read_config(path)
 
 
 def test_runtime_refuses_unknown_and_impossible_values():
@@ -408,7 +396,7 @@ def test_wrong_arguments_are_named(pristine, tmp_path, capsys, arguments, proble
 def test_missing_initial_weights_are_named_before_training(pristine, tmp_path, capsys):
     run = next(r for r in ids(pristine, "paper") if "hrnet_w48-base" in r)
     words = f"write --track paper --run {run} --experiments {pristine.folder} --results {tmp_path}/r"
-    command = [*words.split(), "--weights-dir", str(tmp_path)]
+    command = f"{words} --weights-dir {tmp_path}".split()
     weights = tmp_path / "hrnetv2_w48-d2186c55.pth"
     for content, problem in [
         (None, "no such file"),

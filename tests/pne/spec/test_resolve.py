@@ -14,16 +14,16 @@ from pne.spec.__main__ import check_declarations
 from pne.spec.catalogue import class_names
 from pne.spec.schema import Projection
 
-PAPER_TABLES = (
-    "settings",
-    "cityscapes",
-    "coco_stuff",
-    "ade20k",
-    "contrast_form",
-    "construction",
-    "positive_weights",
-    "hyperparameters",
-)
+ADDED = {  # what each table of the paper, as printed, adds to the trainings of those before it
+    "settings": 0,
+    "cityscapes": 8,
+    "coco_stuff": 7,
+    "ade20k": 3,
+    "contrast_form": 4,
+    "construction": 4,
+    "positive_weights": 2,
+    "hyperparameters": 14,
+}
 WEIGHTS = "tables/positive_weights.yaml"
 HYPER = "tables/hyperparameters.yaml"
 ABLATION = """\
@@ -42,44 +42,23 @@ rows:
 
 @pytest.fixture(scope="module", params=["quick", "paper"])
 def track(request, repository):
-    return load_track(request.param, experiments=repository / "experiments", tables=PAPER_TABLES)
-
-
-@pytest.fixture(scope="module")
-def quick(repository):
-    return load_track("quick", experiments=repository / "experiments", tables=PAPER_TABLES)
+    return load_track(request.param, experiments=repository / "experiments", tables=ADDED)
 
 
 def runs_of(table):
     return {run for row in table.rows.values() for run in row.runs.values()}
 
 
-def test_the_paper_is_42_trainings(track):
-    assert len(track.runs) == 42
-    assert set(track.runs) == {run for table in track.tables.values() for run in runs_of(table)}
-
-
-def test_the_paper_has_eight_tables_in_printed_order(track):
-    assert tuple(track.tables) == PAPER_TABLES
-    assert [table.declaration.number for table in track.tables.values()] == [1, 2, 3, 4, 5, 6, 7, 8]
+def test_the_paper_is_42_trainings_in_eight_tables_in_printed_order(track):
     assert all(table.available for table in track.tables.values())
-
-
-def test_every_table_adds_the_trainings_it_should(track):
+    assert [table.declaration.number for table in track.tables.values()] == [1, 2, 3, 4, 5, 6, 7, 8]
     seen, added = set(), {}
     for name, table in track.tables.items():
         added[name] = len(runs_of(table) - seen)
         seen |= runs_of(table)
-    assert added == {
-        "settings": 0,
-        "cityscapes": 8,
-        "coco_stuff": 7,
-        "ade20k": 3,
-        "contrast_form": 4,
-        "construction": 4,
-        "positive_weights": 2,
-        "hyperparameters": 14,
-    }
+    assert list(added.items()) == list(ADDED.items())
+    assert seen == set(track.runs)
+    assert len(seen) == 42
 
 
 def test_the_80_3_of_five_places_is_one_run(track):
@@ -167,21 +146,16 @@ def test_evaluations_are_those_that_any_table_asks_for(track, pristine):
     assert alone.runs[run] == track.runs[run]
 
 
-def test_selecting_tables_keeps_their_runs_alone(quick, repository):
-    one = load_track("quick", experiments=repository / "experiments", tables=["positive_weights"])
+def test_selecting_tables_keeps_their_runs_alone(pristine, quick_runs):
+    one = pristine.load(tables=["positive_weights"])
     assert list(one.tables) == ["positive_weights"]
     assert len(one.runs) == 3
-    assert {name: quick.runs[name] for name in one.runs} == one.runs
-
-
-def test_three_seeds_are_three_times_as_many_runs(repository):
-    track = load_track("paper", experiments=repository / "experiments", seeds=[0, 1, 2], tables=PAPER_TABLES)
-    assert len(track.runs) == 126
+    assert {name: quick_runs[name] for name in one.runs} == one.runs
 
 
 def test_camvid_offers_the_cityscapes_table_and_the_ablations(repository):
     track = load_track("camvid", experiments=repository / "experiments")
-    offered = {name for name in PAPER_TABLES if track.tables[name].available}
+    offered = {name for name in ADDED if track.tables[name].available}
     assert offered == {"cityscapes", "contrast_form", "construction", "positive_weights", "hyperparameters"}
     assert track.tables["ade20k"].reason == "track camvid has no data set ade20k"
     assert runs_of(track.tables["ade20k"]) == set()
@@ -220,29 +194,27 @@ def test_one_file_is_a_new_ablation_on_every_track_that_has_its_words(declaratio
         assert len(set(track.runs) - before[name]) == 1, "the usual row is a run of the paper"
 
 
-def test_a_new_ablation_is_absent_where_a_track_lacks_its_model(declarations):
-    text = ABLATION.replace("cityscapes", "coco_stuff").replace("deeplabv3_r50", "upernet_swin_b")
-    declarations.write("tables/samples.yaml", text)
-    tracks = check_declarations(declarations.folder)
-    assert {name: track.tables["samples"].available for name, track in tracks.items()} == {
-        "quick": True,
-        "camvid": False,
-        "camvid_small": False,
-        "camvid_small_tuning": False,
-        "camvid_tiny": False,
-        "paper": True,
-    }
+BOTH = {"quick", "paper"}
+LIGHT = "class 'traffic light' in cityscapes (SyntheticStreet (city)), asked for by columns.miou; "
 
 
-def test_a_class_that_one_track_has_makes_the_table_absent_elsewhere(declarations):
-    text = ABLATION.replace("metric: miou", "metric: 'iou:traffic light'")
+@pytest.mark.parametrize(
+    ("words", "available", "lacking", "reason"),
+    [
+        ({"cityscapes": "coco_stuff", "deeplabv3_r50": "upernet_swin_b"}, BOTH, "camvid", "data set coco_stuff"),
+        ({"deeplabv3_r50": "upernet_swin_b"}, BOTH, "camvid", "model upernet_swin_b"),
+        ({"metric: miou": "metric: 'iou:traffic light'"}, {"paper"}, "quick", LIGHT),
+    ],
+)
+def test_a_new_ablation_is_absent_where_a_track_lacks_its_words(declarations, words, available, lacking, reason):
+    text = ABLATION
+    for old, new in words.items():
+        text = text.replace(old, new)
     declarations.write("tables/samples.yaml", text)
-    tracks = check_declarations(declarations.folder)
-    assert {name for name, track in tracks.items() if track.tables["samples"].available} == {"paper"}
-    reason = tracks["quick"].tables["samples"].reason
-    expected = "class 'traffic light' in cityscapes (SyntheticStreet (city)), asked for by columns.miou; "
-    assert reason.startswith(f"track quick has no {expected}")
-    assert tracks["quick"].tables["samples"].rows["few"].runs == {}
+    tables = {name: track.tables["samples"] for name, track in check_declarations(declarations.folder).items()}
+    assert {name for name, table in tables.items() if table.available} == available
+    assert tables[lacking].reason.startswith(f"track {lacking} has no {reason}")
+    assert tables[lacking].rows["few"].runs == {}
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -298,7 +270,7 @@ def test_the_default_projection_is_that_of_the_branch():
     assert repr(spelled) == repr(plain)
 
 
-@pytest.mark.parametrize("seeds", [[-1], [0, 0], [True]])
+@pytest.mark.parametrize("seeds", [[-1], [0, 0], [True], ["first"]])
 def test_seeds_are_different_whole_numbers_from_zero_on(declarations, seeds):
     with pytest.raises(UserError, match="seeds"):
         declarations.load(seeds=seeds)
@@ -307,9 +279,9 @@ def test_seeds_are_different_whole_numbers_from_zero_on(declarations, seeds):
 @pytest.mark.parametrize("baseline", ["aaf", "encnet_pne"])
 def test_a_baseline_is_another_row_that_is_trained(declarations, baseline):
     declarations.replace("tables/cityscapes.yaml", "baseline: encnet", f"baseline: {baseline}")
-    with pytest.raises(UserError) as caught:
+    expected = rf"rows\.encnet_pne\.baseline: expected another row that is trained, got '{baseline}'"
+    with pytest.raises(UserError, match=expected):
         declarations.load()
-    assert f"rows.encnet_pne.baseline: expected another row that is trained, got '{baseline}'" in str(caught.value)
 
 
 # Mistakes.
@@ -320,10 +292,7 @@ MISTAKES = (Path(__file__).parent / "mistakes.txt").read_text(encoding="utf-8").
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_one_line_with_file_and_key(declarations, mistake):
     file, old, new, expected = (part.strip().replace("\\n", "\n") for part in mistake.split("~"))
-    if old == "*":
-        declarations.write(file, f"{new}\n")
-    else:
-        declarations.replace(file, old, new)
+    declarations.replace(file, declarations.text(file) if old == "*" else old, new)
     with pytest.raises(UserError) as caught:
         declarations.load()
     lines = str(caught.value).splitlines()
@@ -341,29 +310,30 @@ def test_mistakes_in_several_files_come_together(declarations):
     assert [line.split(": ")[1] for line in lines] == ["rows.logit", "rows.temperature_0_1"]
 
 
-def test_a_copied_table_that_kept_its_name_is_found(declarations):
-    declarations.write("tables/copy.yaml", declarations.text(WEIGHTS))
-    with pytest.raises(UserError, match=r"copy\.yaml: table: expected 'copy', the file's name, got 'positive_weights'"):
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        ("copy.yaml", r"copy\.yaml: table: expected 'copy', the file's name, got 'positive_weights'"),
+        ("samples.yml", r"samples\.yml: declarations end in \.yaml"),
+    ],
+)
+def test_a_table_under_another_name_than_its_own_is_found(declarations, file, expected):
+    declarations.write(f"tables/{file}", declarations.text(WEIGHTS))
+    with pytest.raises(UserError, match=expected):
         declarations.load()
 
 
-def test_unknown_tracks_and_tables_are_named(declarations):
-    with pytest.raises(
-        UserError, match=r"no track 'quik'; did you mean quick\? allowed: camvid, camvid_small, camvid_small_tuning"
-    ):
-        declarations.load("quik")
-    with pytest.raises(UserError, match="no table 'ade'; did you mean ade20k"):
-        declarations.load(tables=["ade"])
-    with pytest.raises(UserError, match="no such folder of declarations"):
-        load_track("quick", experiments=declarations.folder / "none")
-    with pytest.raises(UserError, match="seeds"):
-        declarations.load(seeds=["first"])
-
-
-def test_a_yml_file_is_not_overlooked(declarations):
-    declarations.write("tables/samples.yml", ABLATION)
-    with pytest.raises(UserError, match=r"samples\.yml: declarations end in \.yaml"):
-        declarations.load()
+@pytest.mark.parametrize(
+    ("track", "folder", "arguments", "expected"),
+    [
+        ("quik", "", {}, r"no track 'quik'; did you mean quick\? allowed: camvid, camvid_small, camvid_small_tuning"),
+        ("quick", "", {"tables": ["ade"]}, "no table 'ade'; did you mean ade20k"),
+        ("quick", "none", {}, "no such folder of declarations"),
+    ],
+)
+def test_unknown_tracks_and_tables_are_named(pristine, track, folder, arguments, expected):
+    with pytest.raises(UserError, match=expected):
+        load_track(track, experiments=pristine.folder / folder, **arguments)
 
 
 # Cost.

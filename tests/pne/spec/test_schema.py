@@ -25,6 +25,9 @@ rows:
 """
 
 
+METRICS = "calibration_error, time_s, peak_memory_mib, gradient_norm, weight_std or iou:<class>"
+
+
 def read_table(tmp_path, text):
     path = tmp_path / "own.yaml"
     path.write_text(text, encoding="utf-8")
@@ -48,56 +51,41 @@ def test_published_cells_in_short(given, value, kind):
     assert (cell.value, cell.kind) == (value, kind)
 
 
+QUOTED = {"a": {"value": 79.2, "kind": "quoted"}}
+
+
 @pytest.mark.parametrize(
-    ("published", "trained"),
+    ("keys", "trained"),
     [
         ({}, True),
-        ({"a": {"value": 79.2, "kind": "quoted"}}, False),
-        ({"a": {"value": 79.2, "kind": "quoted"}, "b": None}, False),
-        ({"a": {"value": 77.1, "kind": "quoted-zoo"}, "b": None}, True),
-        ({"a": 80.3}, True),
+        ({"published": QUOTED}, False),
+        ({"published": QUOTED | {"b": None}}, False),
+        ({"published": {"a": {"value": 77.1, "kind": "quoted-zoo"}, "b": None}}, True),
+        ({"published": {"a": 80.3}}, True),
+        ({"trained": False}, False),
+        ({"trained": True, "published": QUOTED}, True),
     ],
 )
-def test_literature_is_not_trained_but_the_zoo_s_models_are(published, trained):
-    assert Row(label="x", published=published).is_trained is trained
-
-
-def test_a_row_can_say_whether_it_is_trained():
-    assert not Row(label="x", trained=False).is_trained
-    assert Row(label="x", trained=True, published={"a": {"value": 1, "kind": "quoted"}}).is_trained
+def test_literature_is_not_trained_but_the_zoo_s_models_are_unless_the_row_says_so(keys, trained):
+    assert Row(label="x", **keys).is_trained is trained
 
 
 @pytest.mark.parametrize(
     ("old", "new", "parts"),
     [
         ("question: Does", "qestion: Does", ["qestion: unknown key", "did you mean question?"]),
-        (
-            "baseline: base",
-            "basline: base",
-            ["rows.ours.basline: unknown key", "did you mean baseline?", "allowed: label"],
-        ),
+        ("baseline:", "basline:", ["rows.ours.basline: unknown key", "did you mean baseline?", "allowed: label"]),
         ("kind: label}", "kind: lable}", ["columns.label.kind:", "'label'", "got 'lable'"]),
         ("baseline: base", "baseline: bas", ["rows.ours.baseline: no row 'bas'", "rows: base, ours"]),
         ("metric: miou}", "metric: miou, relative_to: bas}", ["columns.miou.relative_to: no row 'bas'", "rows: base"]),
         ("{label: without}", "{dagger: true}", ["rows.base.label: missing"]),
-        (
-            "label: without}",
-            "label: without, published: {mio: 3}}",
-            ["rows.base.published: no column 'mio'", "label, miou"],
-        ),
-        (
-            "metric: miou}",
-            "metric: moiu}",
-            [
-                "columns.miou",
-                "calibration_error, time_s, peak_memory_mib, gradient_norm, weight_std or iou:<class>",
-                "'moiu'",
-            ],
-        ),
+        ("without}", "without, published: {mio: 3}}", ["rows.base.published: no column 'mio'", "label, miou"]),
+        ("metric: miou}", "metric: moiu}", ["columns.miou", METRICS, "'moiu'"]),
         ("kind: metric, metric: miou", "kind: metric", ["columns.miou", "metric None"]),
         ("  base:", "  Base Row:", ["rows.Base Row"]),
         ("table: own", "table: other", ["table: expected 'own'", "got 'other'"]),
         ("title: Loss", "title: [Loss]", ["columns.label.title", "got ['Loss']"]),
+        ("kind: label", "kind: label, evaluation: single_scale", ["columns.label", "only columns of kind metric"]),
         ("model: deeplabv3_r50", "layout: sweep", ["rows.base.group: no group 'all'"]),
         ("model: deeplabv3_r50", "layout: settings", ["rows.base.reads"]),
         ("{label: without}", "{label: without, reads: batch_size}", ["rows.base.reads: rows of settings tables"]),
@@ -105,13 +93,12 @@ def test_a_row_can_say_whether_it_is_trained():
     ],
 )
 def test_a_mistake_names_file_key_and_what_is_allowed(tmp_path, old, new, parts):
-    assert TABLE.count(old) >= 1
+    assert old in TABLE
     with pytest.raises(UserError) as caught:
         read_table(tmp_path, TABLE.replace(old, new, 1))
     message = str(caught.value)
     assert message.startswith(f"{tmp_path / 'own.yaml'}: ")
-    for part in parts:
-        assert part in message
+    assert [part for part in parts if part not in message] == []
 
 
 def test_all_mistakes_come_at_once_ten_at_most(tmp_path):
@@ -137,10 +124,8 @@ def test_all_mistakes_come_at_once_ten_at_most(tmp_path):
 def test_broken_yaml_names_the_place(tmp_path, text, place, problem):
     path = tmp_path / "own.yaml"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UserError, match=rf"^{re.escape(f'{path}{place}: ')}.*{problem}"):
         read_yaml(path)
-    assert str(caught.value).startswith(f"{path}{place}: ")
-    assert problem in str(caught.value)
 
 
 def test_merge_keys_of_yaml_are_no_duplicates(tmp_path):
@@ -161,11 +146,6 @@ def test_a_missing_file_and_foreign_bytes_are_errors(tmp_path):
     (tmp_path / "bytes.yaml").write_bytes(b"a: \xff\xfe")
     with pytest.raises(UserError, match="not UTF-8"):
         read_yaml(tmp_path / "bytes.yaml")
-
-
-def test_only_metric_columns_have_an_evaluation():
-    with pytest.raises(ValueError, match="only columns of kind metric"):
-        Column(title="x", kind="label", evaluation="single_scale")
 
 
 def test_schemas_are_those_of_the_models(repository, tmp_path):
