@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from PIL import Image
 
+import pne.datasets.registered  # noqa: F401 (registers the data sets)
 from pne.datasets.layouts import layout
 
 LOADING = [{"type": "LoadImageFromFile"}, {"type": "LoadAnnotations"}]

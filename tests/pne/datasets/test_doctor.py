@@ -316,42 +316,28 @@ def coco(shared: Path, tmp_path: Path, state_counts: Callable) -> Path:
     return root
 
 
+OUT = "labels hold values out of range (expected 1 to 171, void 0, found"
+SHIFTED = "they look shifted by one"
+REMEDY = "python -m pne.datasets.prepare"
+
+
 @pytest.mark.parametrize(
     ("renumbered", "expected"),
     [
-        pytest.param(lambda values: values, [], id="as prepared"),
-        pytest.param(
-            lambda values: (values - 1) % 256,  # 0 to 170 and 255 for void, as mmsegmentation sees them
-            [
-                "8 labels hold values out of range (expected 1 to 171, void 0, found 255)",
-                "they look shifted by one (255 for void, where void is 0 here)",
-                "python -m pne.datasets.prepare coco_stuff",
-            ],
-            id="as the network sees them",
-        ),
-        pytest.param(
+        (lambda values: values, []),
+        # 0 to 170 and 255 for void, as mmsegmentation sees them
+        (lambda values: values - 1, [f"8 {OUT} 255)", f"{SHIFTED} (255 for void, where void is 0 here)", REMEDY]),
+        # reduced within the legal range
+        (
             lambda values: np.maximum(values - 1, 0),
             ["train: 1 of 171 classes never occur", "the last class is among them: the values look shifted by one"],
-            id="reduced within the legal range",
         ),
-        pytest.param(
-            lambda values: values + 1,
-            ["1 labels hold values out of range (expected 1 to 171, void 0, found 172)", "they look shifted by one"],
-            id="raised",
-        ),
-        pytest.param(
+        (lambda values: values + 1, [f"1 {OUT} 172)", SHIFTED]),
+        (
             lambda values: RELEASED[values],
-            [
-                "expected 1 to 171, void 0, found 172, 173",
-                "they look like ids of the release (1 to 182); make them again with python -m pne.datasets.prepare",
-            ],
-            id="of the release",
+            [f"{OUT} 172, 173", f"like ids of the release (1 to 182); make them again with {REMEDY}"],
         ),
-        pytest.param(
-            lambda values: (RELEASED[values].astype(int) - 1) % 256,
-            ["they look like labels of COCO-Stuff 164k (0 to 181, 255 for void)"],
-            id="of the larger data set",
-        ),
+        (lambda values: RELEASED[values].astype(int) - 1, ["like labels of COCO-Stuff 164k (0 to 181, 255 for void)"]),
     ],
 )
 def test_coco_stuff_labels_in_another_numbering_are_told(coco, renumbered, expected):

@@ -8,9 +8,6 @@ import numpy as np
 import pytest
 import torch
 from data_files import dataset_config
-from mmengine.config import Config
-from mmengine.hooks import Hook
-from mmengine.model import BaseModel
 from mmengine.runner import Runner, set_random_seed
 
 from pne.datasets.positioned import Draw, PositionedInfiniteSampler, PositionSeeded, sample_seed
@@ -164,56 +161,3 @@ def test_misuse_is_refused_with_the_remedy(street):
         sampler().skip(-1)
     with pytest.raises(UserError, match="training data set is empty"):
         PositionedInfiniteSampler(PositionSeeded([]), seed=0)
-
-
-class Mean(BaseModel):
-    """One weight that follows the mean of the images."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.zeros(()))
-        self.seen: list[torch.Tensor] = []
-
-    def forward(self, inputs, data_samples, mode):
-        images = torch.stack(inputs).float()
-        self.seen.append(images)
-        return {"loss": (self.weight - images.mean() / 255) ** 2}
-
-
-class StopAfter(Hook):
-    def __init__(self, iterations: int) -> None:
-        self.iterations = iterations
-
-    def after_train_iter(self, runner, batch_idx, data_batch=None, outputs=None):
-        if runner.iter + 1 == self.iterations:
-            runner.train_loop.stop_training = True
-
-
-def run(street, work_dir, *, workers: int, resume: bool = False, stop: int | None = None) -> list[torch.Tensor]:
-    runner = Runner(
-        model=Mean(),
-        work_dir=str(work_dir),
-        train_dataloader=dataloader(street, workers=workers),
-        train_cfg={"type": "IterBasedTrainLoop", "max_iters": 6},
-        optim_wrapper={"optimizer": {"type": "SGD", "lr": 0.1}},
-        default_hooks={"checkpoint": {"type": "CheckpointHook", "interval": 3, "by_epoch": False}},
-        custom_hooks=[StopAfter(stop)] if stop else [],
-        randomness={"seed": 5},
-        default_scope="mmseg",
-        log_level="ERROR",
-        resume=resume,
-        experiment_name=f"positioned_{work_dir.name}_{resume}",
-        cfg=Config(),
-    )
-    runner.train()
-    runner.train_loop.dataloader_iterator = None  # its workers end now, not at some later garbage collection
-    return runner.model.seen
-
-
-def test_a_resumed_run_of_the_real_runner_sees_the_batches_it_would_have_seen(street, tmp_path):
-    whole = run(street, tmp_path / "whole", workers=0)
-    assert len(whole) == 6
-    first = run(street, tmp_path / "parts", workers=0, stop=4)
-    assert_equal(first, whole[:4])
-    rest = run(street, tmp_path / "parts", workers=2, resume=True)  # from the checkpoint of iteration 3
-    assert_equal(rest, whole[3:])

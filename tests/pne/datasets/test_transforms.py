@@ -10,7 +10,6 @@ import torch
 from data_files import LOADING, assert_same_sample, dataset_config
 from mmengine.dataset import Compose
 
-import pne.datasets.registered  # noqa: F401 (registers the data sets)
 from pne.datasets.positioned import Draw, PositionSeeded, sample_seed
 from pne.datasets.transforms import QUICK, quicken
 from pne.engine.loaders import build_dataset

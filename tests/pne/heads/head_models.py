@@ -1,6 +1,7 @@
 """Tiny segmentors of every kind of decode head, and batches for them."""
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import mmseg.models  # noqa: F401  registers the segmentors
@@ -117,13 +118,34 @@ def contrast_loss(losses: dict[str, Tensor]) -> Tensor:
     return next(value for key, value in losses.items() if key.endswith("loss_contrast"))
 
 
-def compute_branch_late(patch: pytest.MonkeyPatch) -> None:
-    """Compute the branch after the losses of the head, as where a head does not pass through ``loss_by_feat``."""
+def same_with_the_branch_late(
+    build: Callable[[], nn.Module], losses_of: Callable[[nn.Module], dict[str, Tensor]], patch: pytest.MonkeyPatch
+) -> tuple[nn.Module, dict[str, Tensor]]:
+    """Check that the place of the branch changes no bit; returns the model with the branch in its place, its losses.
+
+    It is also computed after the losses of the head, as where a head does not pass through ``loss_by_feat``.
+    """
 
     def passed_by(self: ContrastHead, *args: Any, **kwargs: Any) -> dict[str, Tensor]:
         return super(ContrastHead, self).loss_by_feat(*args, **kwargs)
 
-    patch.setattr(ContrastHead, "loss_by_feat", passed_by)
+    results = []
+    for late in (True, False):
+        model = build()
+        with patch.context() as patched:
+            if late:
+                patched.setattr(ContrastHead, "loss_by_feat", passed_by)
+            torch.manual_seed(0)
+            losses = losses_of(model)
+        sum(value.sum() for key, value in losses.items() if "loss" in key).backward(retain_graph=True)
+        results.append((losses, {key: parameter.grad for key, parameter in model.named_parameters()}))
+        model.zero_grad()
+    (late_losses, late_gradients), (losses, gradients) = results
+    assert list(late_losses) == list(losses)
+    assert all(torch.equal(value, losses[key]) for key, value in late_losses.items())
+    for key, value in late_gradients.items():
+        assert value is gradients[key] is None or torch.equal(value, gradients[key])
+    return model, losses
 
 
 def data_samples(labels: Tensor) -> list[SegDataSample]:

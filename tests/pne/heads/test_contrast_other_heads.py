@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from head_models import CLASSES, PNE, add_contrast, batch, compute_branch_late, head
+from head_models import CLASSES, PNE, add_contrast, batch, head, same_with_the_branch_late
 from mmengine.structures import PixelData
 from mmseg.registry import MODELS
 
@@ -63,21 +63,8 @@ def test_adds_the_loss_and_nothing_else(name: str, monkeypatch: pytest.MonkeyPat
         torch.manual_seed(0)
         return one.loss(feature_maps(name, training=True), samples, {})
 
-    results = []
-    for late in (True, False):
-        made = build(name, {"loss": PNE, "projection": {"channels": 8}})
-        with monkeypatch.context() as patch:
-            if late:
-                compute_branch_late(patch)
-            losses = losses_of(made)
-        sum(value.sum() for key, value in losses.items() if "loss" in key).backward(retain_graph=True)
-        results.append((losses, {key: parameter.grad for key, parameter in made.named_parameters()}))
-        made.zero_grad()
-    (late_losses, late_gradients), (losses, gradients) = results
-    assert list(late_losses) == list(losses)
-    assert all(torch.equal(value, losses[key]) for key, value in late_losses.items())
-    for key, value in late_gradients.items():
-        assert value is gradients[key] is None or torch.equal(value, gradients[key])
+    contrast = {"loss": PNE, "projection": {"channels": 8}}
+    made, losses = same_with_the_branch_late(lambda: build(name, contrast), losses_of, monkeypatch)
     expected = losses_of(plain)
     assert {key for key in losses if "contrast" not in key} == expected.keys()
     assert all(torch.equal(value, losses[key]) for key, value in expected.items())

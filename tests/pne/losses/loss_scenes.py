@@ -23,16 +23,7 @@ Batch = tuple[Tensor, Tensor, Tensor]
 
 
 def make_batch(
-    images: int = 2,
-    dim: int = 6,
-    classes: int = 4,
-    height: int = 9,
-    width: int = 11,
-    error_rate: float = 0.3,
-    ignored: float = 0.1,
-    scale: int = 1,
-    seed: int = 0,
-    dtype: torch.dtype = torch.float64,
+    images=2, dim=6, classes=4, height=9, width=11, error_rate=0.3, ignored=0.1, scale=1, seed=0, dtype=torch.float64
 ) -> Batch:
     """Draw embeddings (B, D, h, w), logits (B, C, h, w) and labels (B, scale * h, scale * w).
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loss_scenes import SETTINGS, evaluate, every_loss, every_setting, make_batch
+from loss_scenes import evaluate, every_loss, every_setting, make_batch
 
 from pne.losses import PixelContrastLoss, PNELoss
 from pne.losses.base import STATISTICS
@@ -33,19 +33,6 @@ def test_the_order_of_pixels_does_not_matter(build, scene):
     shuffled_value, shuffled_gradient = evaluate(build(), tuple(shuffle(x) for x in (embeddings, logits, labels)))
     torch.testing.assert_close(shuffled_value, value, rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(shuffled_gradient, shuffle(gradient), rtol=1e-7, atol=1e-10)
-
-
-@pytest.mark.parametrize("name", ["paper", "mixed", "hard", "asymmetric"])
-@any_scene()
-def test_images_recombine_by_their_numbers_of_anchors(name, scene):
-    batch, loss = make_batch(images=3, **scene), SETTINGS[name]()
-    whole, _ = evaluate(loss, batch)
-    total, anchors = 0.0, 0
-    for image in range(3):
-        value, _ = evaluate(loss, tuple(x[image : image + 1] for x in batch))
-        number = int(loss.statistics["anchors"])
-        total, anchors = total + float(value) * number, anchors + number
-    assert float(whole) == pytest.approx(total / max(anchors, 1), rel=1e-9)
 
 
 @every_setting

@@ -29,7 +29,7 @@ RASTER = {
     **FIXED,
     "sampling": st.just("raster"),
     "num_samples": st.sampled_from([1, 4, 7, 100]),
-    "max_anchors": st.sampled_from([None, 1, 8, 200]),
+    "max_anchors": st.sampled_from([None, 1, 8, 20, 40, 200]),
     "anchors_per_set": st.sampled_from([None, 1, 2, 5, 100]),
     "negatives": st.sampled_from(["corresponding", "hard"]),
 }
@@ -55,7 +55,7 @@ misclassified = pytest.mark.parametrize("loss_class", [PNELoss, AsymmetricContra
 
 
 def build(loss_class, options):
-    return loss_class(**{name: value for name, value in options.items() if name in loss_class().options})
+    return loss_class(**{name: options[name] for name in loss_class().options})
 
 
 def check(loss, batch, pairs, seed=0):
@@ -83,7 +83,7 @@ RANDOM = {
     **FIXED,
     "sampling": st.sampled_from(["random", "raster"]),
     "num_samples": st.sampled_from([1, 4, 7, 100]),
-    "max_anchors": st.sampled_from([None, 1, 8, 200]),
+    "max_anchors": st.sampled_from([None, 1, 8, 20, 40, 200]),
     "anchors_per_set": st.sampled_from([None, 1, 2, 5]),
     "negatives": st.sampled_from(["corresponding", "hard", "random"]),
 }
@@ -145,29 +145,21 @@ def test_random_sampling_equals_plain_loops_over_the_drawn_pairs(loss_class, opt
             shares = Counter(pair.anchor_set for pair in drawn)
             fair = max(shares.values(), default=0) - 1
             assert all(shares[key] >= min(size, per_set, fair) for key, size in sizes.items())
+        if options["negatives"] == "hard" and options["anchors_from"] == "errors":
+            unit = torch.nn.functional.normalize(batch[0][image].flatten(1), dim=0).T
+            for pair in drawn:
+                centre = sum(unit[mate.anchor] * mate.times for mate in drawn if mate.anchor_set == pair.anchor_set)
+                _, _, candidates = sets[image][pair.anchor_set]
+                hardest = sorted(candidates, key=lambda i, to=unit @ centre: -float(to[i]))[: options["num_samples"]]
+                assert set(pair.negatives) == set(hardest) or not candidates
 
 
-@settings(max_examples=30)
-@given(
-    sets=st.sampled_from(["individual", "mixed"]),
-    sampling=st.sampled_from(["raster", "random"]),
-    seed=st.integers(0, 99),
-)
-def test_hard_negatives_are_the_most_similar_candidates(sets, sampling, seed):
-    batch = make_batch(images=1, classes=4, seed=seed)
-    loss = PNELoss(anchor_sets=sets, negatives="hard", sampling=sampling, num_samples=5)
+def test_a_balanced_draw_takes_of_each_set_alike():
+    batch = make_batch(images=1, classes=3, error_rate=0.5)
+    loss = PNELoss(max_anchors=9, anchor_draw="balanced")
     sample = sample_pairs(loss, *batch, generator=torch.Generator().manual_seed(0))
-    unit = torch.nn.functional.normalize(batch[0][0].flatten(1), dim=0).T
-    label, predicted = (image[0] for image in classify(*batch[1:]))
-    for row in range(len(sample.anchor)):
-        mate = sample.label == sample.label[row]
-        if sets == "individual":
-            mate &= sample.predicted == sample.predicted[row]
-        similarity = unit @ unit[sample.anchor[mate]].mean(0)
-        own = int(sample.label[row])
-        candidates = [i for i in range(len(label)) if label[i] == predicted[i] != own]
-        best = sorted(candidates, key=lambda i: -float(similarity[i]))[:5]
-        assert sample.negative[row].tolist() == best
+    shares = Counter(zip(sample.label.tolist(), sample.predicted.tolist(), strict=True))
+    assert sorted(shares.values()) == [1, 1, 1, 2, 2, 2]
 
 
 def test_statistics_describe_the_drawn_pairs():
@@ -200,47 +192,6 @@ def test_statistics_describe_the_drawn_pairs():
     for name, value in expected.items():
         torch.testing.assert_close(loss.statistics[name], value, rtol=1e-6, atol=1e-7)
         assert not loss.statistics[name].requires_grad
-
-
-CHANGES = {
-    "temperature": 0.5,
-    "num_samples": 3,
-    "max_anchors": 5,
-    "max_set_size": 4,
-    "anchors_per_set": 2,
-    "sampling": "raster",
-    "detach_samples": True,
-    "detach_anchor_norm": True,
-    "anchor_sets": "mixed",
-    "negatives": "hard",
-    "positive_weight": "logit",
-    "normalize_weight": False,
-    "reduction": "set_size",
-    "empty_negatives": "anchors",
-    "anchors_from": "labelled",
-    "anchor_draw": "balanced",
-    "negative_mean": True,
-}
-
-
-@misclassified
-def test_every_option_changes_value_or_gradient(loss_class):
-    embeddings, logits, labels = make_batch(seed=3, classes=6, error_rate=0.5)
-    logits[:, 5] -= 20  # class 5 is never predicted rightly
-    logits[:, 5, 0, :5] += 60  # but sometimes wrongly
-    labels[:, 0, :5], labels[:, 1, 0] = 0, 5
-    logits[:, :, 2, :8] = 0
-    logits[:, 0, 2, :8], labels[:, 2, :8] = 9.0, 0
-    batch = (embeddings, logits, labels)
-    for name in loss_class().options:
-        base = {"max_anchors": 9} if name == "anchor_draw" else {}  # it shares out what is too little for all
-        value, gradient = evaluate(loss_class(**base), batch)
-        changed_value, changed_gradient = evaluate(loss_class(**base, **{name: CHANGES[name]}), batch)
-        if name.startswith("detach"):
-            torch.testing.assert_close(changed_value, value, msg=name)
-            assert not torch.allclose(changed_gradient, gradient), name
-        else:
-            assert not torch.isclose(changed_value, value, rtol=1e-6), name
 
 
 def test_presets():
