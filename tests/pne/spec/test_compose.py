@@ -160,13 +160,6 @@ def test_a_model_file_may_bring_its_own_optimiser(bases):
     assert schedule == [("LinearLR", 0, 10), ("PolyLR", 10, 100)]
 
 
-def test_classes_and_size_are_those_of_the_data_set(bases):
-    model = run_config(bases.compose("street_stuff", "tiny_deeplabv3_r34", "street_100")).plain["model"]
-    assert model["decode_head"]["num_classes"] == model["auxiliary_head"]["num_classes"] == 16
-    assert model["data_preprocessor"]["size"] == (64, 96)
-    assert model["data_preprocessor"]["mean"] == [123.675, 116.28, 103.53]
-
-
 @pytest.mark.parametrize(
     ("precision", "expected"), [("fp32", ("OptimWrapper", None)), ("bf16", ("AmpOptimWrapper", "bfloat16"))]
 )
