@@ -14,6 +14,7 @@ from pne.datasets.layouts import LAYOUTS, layout
 from pne.datasets.positioned import Draw, PositionSeeded
 from pne.datasets.synthetic_street import VARIANTS
 from pne.errors import UserError
+from pne.spec.catalogue import class_names
 
 
 def build(root: Path, *arguments: str, **settings) -> registered.StreetCityDataset:
@@ -91,7 +92,8 @@ def test_camvid_reads_real_pairs(shared):
 
 def test_every_layout_names_a_registered_data_set_with_as_many_classes():
     for known in LAYOUTS.values():
-        assert len(DATASETS.get(known.dataset_type).METAINFO["classes"]) == known.num_classes == len(known.label_values)
+        assert class_names(known.name) == tuple(DATASETS.get(known.dataset_type).METAINFO["classes"])
+        assert len(class_names(known.name)) == known.num_classes == len(known.label_values)
         assert layout(known.name) is known
         assert layout(known.dataset_type).classes == known.classes
 

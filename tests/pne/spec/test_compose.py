@@ -144,22 +144,6 @@ def test_start_and_projection_are_written_where_they_are_not_the_defaults(bases)
 # Data, optimiser, precision.
 
 
-def test_the_loader_is_repeatable(bases):
-    loader = run_config(bases.compose("street_city", "tiny_hrnet", "street_100")).plain["train_dataloader"]
-    assert loader["batch_size"] == 8
-    assert loader["sampler"] == {"type": "PositionedInfiniteSampler", "shuffle": True, "seed": 3}
-    assert loader["dataset"]["type"] == "PositionSeeded"
-    assert loader["dataset"]["dataset"]["type"] == "StreetCityDataset"
-
-
-def test_a_model_file_may_bring_its_own_optimiser(bases):
-    config = run_config(bases.compose("street_stuff", "tiny_upernet_swin", "street_100")).plain
-    assert set(config["optim_wrapper"]["optimizer"]) == {"type", "lr", "betas", "weight_decay"}  # nothing of SGD's
-    assert config["optim_wrapper"]["optimizer"]["type"] == "AdamW"
-    schedule = [(s["type"], s["begin"], s["end"]) for s in config["param_scheduler"]]
-    assert schedule == [("LinearLR", 0, 10), ("PolyLR", 10, 100)]
-
-
 @pytest.mark.parametrize(
     ("precision", "expected"), [("fp32", ("OptimWrapper", None)), ("bf16", ("AmpOptimWrapper", "bfloat16"))]
 )
@@ -175,13 +159,6 @@ def test_initial_weights(repository, weights, present):
     config = BaseConfigs(repository / "experiments", weights).compose("camvid", "hrnet_w18", "camvid_4k")
     assert "pretrained" not in config["model"]
     assert ("init_cfg" in config["model"]["backbone"]) == present
-
-
-def test_evaluation_reads_every_image_once_after_training(bases):
-    config = run_config(bases.compose("street_city", "tiny_hrnet", "street_100")).plain
-    assert config["test_dataloader"] == config["val_dataloader"]
-    assert config["test_dataloader"]["sampler"] == {"type": "DefaultSampler", "shuffle": False}
-    assert config["train_cfg"]["val_interval"] == config["train_cfg"]["max_iters"] == 100
 
 
 def test_composing_leaves_shared_configs_alone(bases):
@@ -206,38 +183,6 @@ def test_caching_is_asked_for_only_where_the_data_set_offers_it(bases):
 
 
 # What comes out really trains.
-
-
-def test_the_camvid_track_trains_on_real_images_of_another_size(shared, declarations, tmp_path):
-    """A quarter of the images' area, fewer and smaller batches: the resolved config under mmengine's own runner."""
-    from mmengine.runner import Runner
-
-    import pne.datasets.registered
-    import pne.heads  # noqa: F401
-
-    tiny = shared / "data/camvid_tiny"
-    for kind in ("img_dir", "ann_dir"):
-        (tmp_path / "camvid" / kind).mkdir(parents=True)
-        (tmp_path / "camvid" / kind / "train").symlink_to(tiny / kind / "train")
-        (tmp_path / "camvid" / kind / "test").symlink_to(tiny / kind / "val")
-    declarations.replace("tracks/camvid.yaml", "precision: bf16", "precision: fp32")
-    small = {"train_dataloader.batch_size": 2, "model.decode_head.channels": 32, "model.auxiliary_head.channels": 16}
-    declarations.change("tables/construction.yaml", ("rows", "pne_ias_cn", "config"), small)
-    track = declarations.load("camvid", data_root=tmp_path, iterations=2, limit=2, runtime={"workers": 0})
-    config = track.config(track.tables["construction"].rows["pne_ias_cn"].runs[0])
-    config.work_dir = str(tmp_path / "work")
-    config.visualizer = {"type": "SegLocalVisualizer", "vis_backends": []}
-    config.experiment_name = "camvid-trains"
-    config.default_hooks = {"checkpoint": None}
-    runner = Runner.from_cfg(config)
-    images = []
-    runner.model.register_forward_pre_hook(lambda *of: images.append(of[2]["inputs"].shape), with_kwargs=True)
-    runner.train()
-    assert runner.iter == 2
-    scalars = runner.message_hub.log_scalars
-    assert scalars["train/decode.loss_contrast"].current() > 0
-    assert [tuple(shape) for shape in images[:2]] == [(2, 3, 352, 352)] * 2
-    assert 0 <= runner.message_hub.get_scalar("val/mIoU").current() <= 100
 
 
 # How a training computes.
