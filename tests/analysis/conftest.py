@@ -1,12 +1,13 @@
 """Made-up results of real declarations, for tests of what is read from result files."""
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
+from samples import run_of
 
 from pne.results import EvaluationResult, TrainResult, read_result, write_result
 from pne.spec import ResolvedTrack, Run, load_track
@@ -37,6 +38,12 @@ def quick(tmp_path: Path, in_repository: Path) -> ResolvedTrack:
 
 
 @pytest.fixture
+def three(tmp_path: Path, in_repository: Path) -> ResolvedTrack:
+    """The quick track with three seeds and its results in a temporary folder."""
+    return load_track("quick", results=tmp_path, seeds=[0, 1, 2])
+
+
+@pytest.fixture
 def options(tmp_path: Path, in_repository: Path) -> list[str]:
     """Options of a command on the quick track with its results in a temporary folder."""
     return ["--track", "quick", "--results", str(tmp_path)]
@@ -62,5 +69,18 @@ def finish(benchmark_module: ModuleType) -> Callable[..., None]:
         if of_contrast:
             changes["contrast"] = train.contrast.model_copy(update=of_contrast)
         write_result(path, train.model_copy(update=changes))
+
+    return write
+
+
+@pytest.fixture
+def score(finish: Callable) -> Callable[..., None]:
+    """Finish runs of a table with given mIoU, by row: one of each seed, None for a seed that is not there."""
+
+    def write(track: ResolvedTrack, table: str, rows: Mapping[str, Sequence[float | None]]) -> None:
+        for row, values in rows.items():
+            for seed, value in enumerate(values):
+                if value is not None:
+                    finish(run_of(track, table, row, seed), miou=value)
 
     return write

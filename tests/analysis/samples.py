@@ -1,6 +1,7 @@
 """Made-up arrays as the extraction stores them, and the files that training and extraction leave for the figures."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 
@@ -74,6 +75,19 @@ def made_up_pairs() -> Pairs:
         classes=np.array(CLASSES),
         palette=PALETTE,
     )
+
+
+def run_of(track: ResolvedTrack, table: str, row: str, seed: int = 0) -> Run:
+    """Return the run behind a row of a table."""
+    return track.runs[track.tables[table].rows[row].runs[seed]]
+
+
+def change(path: Path, **values: object) -> None:
+    """Change keys of a result, wherever they stand."""
+    content = json.loads(path.read_text())
+    for key, value in values.items():
+        (content["provenance"] if key in content["provenance"] else content)[key] = value
+    path.write_text(json.dumps(content))
 
 
 def write_history(run: Run, contrast: float = 0.5) -> None:

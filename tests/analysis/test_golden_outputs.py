@@ -8,6 +8,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from samples import change
 
 from pne.spec import load_track
 
@@ -16,14 +17,6 @@ SCORES = """scores:
   - {table: cityscapes, row: encnet_pne, miou: 79.3, date: 2026-02-28, url: https://example.org/b}
 """
 TRACKS = {"quick": (0, 1, 2), "paper": (0,)}
-
-
-def change(path: Path, **values: object) -> None:
-    content = json.loads(path.read_text())
-    for key, value in values.items():
-        place = content["provenance"] if key in content["provenance"] else content
-        place[key] = value
-    path.write_text(json.dumps(content))
 
 
 def make_up_results(track: str, results: Path, declarations: Path, make_up: Callable) -> None:
@@ -82,7 +75,7 @@ def texts(results: Path, folder: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("track", TRACKS)
 def test_measured_outputs(
-    track: str, results: Path, declarations: Path, in_repository: Path, golden: Callable, command: Callable
+    track: str, results: Path, declarations: Path, in_repository: Path, golden: Callable, command: Callable, capsys
 ) -> None:
     seeds = ",".join(map(str, TRACKS[track]))
     options = ("--track", track, "--seeds", seeds, "--results", results, "--experiments", declarations)
@@ -90,7 +83,10 @@ def test_measured_outputs(
     chosen = [part for name in tables for part in ("--table", name)]
     command("analysis.tables", *chosen, *options)
     golden(f"tables/{track}", texts(results, f"{track}/tables"))
+    capsys.readouterr()
     command("analysis.claims", *options)
+    names = ("claims.md", "claims.csv", "claims.json")
+    assert capsys.readouterr().out.split() == [f"{results}/{track}/claims/{name}" for name in names]
     golden(f"claims/{track}", texts(results, f"{track}/claims"))
     pages = {"quick": ("cityscapes",), "paper": ("cityscapes", "claims")}[track]  # the quick track's claims are long
     command("analysis.report", *[part for page in pages for part in ("--page", page)], *options)

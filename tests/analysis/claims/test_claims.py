@@ -1,17 +1,14 @@
-"""Claims: what a check may say and what it computes, verdicts on printed numbers, and those on measured ones."""
+"""Claims: what a check may say and what it computes, and verdicts on measured numbers; printed ones are golden."""
 
-import csv
-import json
-from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
+from samples import run_of
 
 from analysis.claims import Claim, load_claims, parse
-from analysis.claims.__main__ import main
-from analysis.claims.verdicts import FEW_BLOCKS, Judge, Outcome, combine
+from analysis.claims.verdicts import FEW_BLOCKS, Judge, Outcome
 from analysis.results import collect_runs
 from analysis.tables.layout import print_measured
 from analysis.tables.values import ExternalScore, collect_values
@@ -32,24 +29,6 @@ def tables(repository: Path):
 @pytest.fixture(scope="module")
 def claims(repository: Path, tables):
     return load_claims(repository / "experiments" / "claims.yaml", tables)
-
-
-@pytest.fixture
-def three(tmp_path: Path, in_repository: Path) -> ResolvedTrack:
-    return load_track("quick", results=tmp_path, seeds=[0, 1, 2])
-
-
-@pytest.fixture
-def score(finish: Callable) -> Callable[..., None]:
-    """Finish runs with given mIoU, by row: one of each seed, None for a seed that is not there."""
-
-    def write(track: ResolvedTrack, table: str, rows: Mapping[str, Sequence[float | None]]) -> None:
-        for row, values in rows.items():
-            for run, value in zip(track.tables[table].rows[row].runs.values(), values, strict=True):
-                if value is not None:
-                    finish(track.runs[run], miou=value)
-
-    return write
 
 
 def refused(path: Path, tables, message: str, **change: object) -> str:
@@ -145,36 +124,7 @@ def test_what_a_check_computes(tables, check, bounds, value):
     assert found.estimate(values).value == pytest.approx(value)
 
 
-# The paper's own numbers and words.
-
-
-def test_the_paper_against_itself(claims, tables, quick):
-    """Verdicts on printed numbers: they need no run, and these are the findings about the paper."""
-    judge = Judge(quick, tables, collect_values(quick, collect_runs(quick.runs.values())))
-    found = {key: judge.outcomes(claim) for key, claim in claims.items()}
-    verdicts = {key: combine([one.published_verdict for one in of_claim]) for key, of_claim in found.items()}
-    apart = {
-        "not held": {
-            "deeplabv3_is_excellent_on_coco_stuff",
-            "at_least_2_8_over_asymmetric",
-            "form_alone_gains_2_8",
-            "construction_suits_pne_more",
-            "insensitive_to_temperature",
-            "alpha_falls_off_on_both_sides",
-            "negligible_cost",
-            "baseline_as_strong_as_the_zoo",
-        },
-        "not reported": {
-            "classes_draw_together",
-            "classes_move_apart",
-            "vegetation_leaves_building",
-            "pole_draws_together",
-        },
-        "not tested": {"negatives_dominate_the_gradient", "small_objects_gain_least", "no_inference_cost"},
-    }
-    for verdict, keys in apart.items():
-        assert {key for key, one in verdicts.items() if one == verdict} == keys
-    assert {one for key, one in verdicts.items() if key not in set.union(*apart.values())} == {"held"}
+# The paper's own words.
 
 
 def test_every_cited_label_and_quoted_line_is_in_the_paper(claims, shared):
@@ -258,10 +208,10 @@ def test_sizes_and_quoted_rows_are_compared_on_the_papers_data_alone(tables, sco
 
 
 def test_what_other_images_would_give_stands_beside_the_verdict(three, tables, finish):
-    rows = [three.tables["contrast_form"].rows[row].runs for row in ("pne_r50", "base_r50")]
-    for run in [run for runs in rows for run in runs.values()]:
-        finish(three.runs[run])
-    paths = [[three.runs[run].directory / "single_scale.confusion.npz" for run in runs.values()] for runs in rows]
+    runs = [[run_of(three, "contrast_form", row, seed) for seed in range(3)] for row in ("pne_r50", "base_r50")]
+    for run in (*runs[0], *runs[1]):
+        finish(run)
+    paths = [[run.directory / "single_scale.confusion.npz" for run in side] for side in runs]
     weights = leave_out(np.arange(6))
     ours, base = (np.mean([miou(read_counts(path), weights) for path in side], 0) for side in paths)
     (found,) = judged(three, tables, f"{PNE} > {BASE}")
@@ -296,8 +246,8 @@ def test_what_trainings_and_servers_say_is_judged_over_seeds_too(
 ):
     track = load_track("paper", results=tmp_path, seeds=range(len(logit)))
     for row, values in (("softmax", softmax), ("logit", logit)):
-        for run, value in zip(track.tables["positive_weights"].rows[row].runs.values(), values, strict=True):
-            finish(track.runs[run], final_statistics={"weight_std": value})
+        for seed, value in enumerate(values):
+            finish(run_of(track, "positive_weights", row, seed), final_statistics={"weight_std": value})
     (found,) = outcomes(track, tables, claims["softmax_steadies_weights"])
     assert (found.verdict, found.published_verdict) == (verdict, "held")  # a printed number is exact
     assert found.measured.estimate == pytest.approx(np.mean(softmax) - np.mean(logit))
@@ -307,31 +257,3 @@ def test_what_trainings_and_servers_say_is_judged_over_seeds_too(
     ]
     first, *_ = outcomes(track, tables, claims["gains_on_cityscapes_test"], scores)
     assert (first.measured.estimate, first.verdict) == (2, "not enough seeds")
-
-
-def test_the_command_writes_the_same_verdicts_thrice_and_names_the_data(tmp_path, in_repository, score, capsys):
-    track = load_track("camvid_tiny", results=tmp_path, seeds=[0, 1, 2])
-    score(track, "contrast_form", {"base_r50": (30, 31, 35), "base_r101": (30, 31, 35)})
-    score(track, "contrast_form", {"asymmetric_r50": (32, 33.1, 36.9), "asymmetric_r101": (29, 33, 34)})
-    options = ["--track", "camvid_tiny", "--seeds", "0,1,2", "--results", str(tmp_path)]
-    assert main(options) == 0
-    folder = tmp_path / "camvid_tiny" / "claims"
-    names = ("claims.md", "claims.csv", "claims.json")
-    assert capsys.readouterr().out.split() == [str(folder / name) for name in names]
-    content = json.loads((folder / "claims.json").read_text())
-    rows = list(csv.DictReader((folder / "claims.csv").open(newline="")))
-    text = (folder / "claims.md").read_text()
-    assert len(rows) == sum(len(claim["checks"]) for claim in content["claims"].values())
-    claim = content["claims"]["any_contrast_helps"]
-    verdicts = [one["verdict"].removeprefix("on CamVid (24 images): ") for one in (claim, *claim["checks"])]
-    assert verdicts == ["undetermined", "held", "undetermined"]
-    row = next(row for row in rows if (row["claim"], row["check"]) == ("any_contrast_helps", "0"))
-    assert (row["verdict"], row["expression"]) == ("on CamVid (24 images): held", f"{ASYMMETRIC} > {BASE}")
-    assert float(row["measured"]) == claim["checks"][0]["measured"]
-    assert f"| `{ASYMMETRIC} > {BASE}` | 1.1 (held) | 2 [1.75, 2.25], n = 3 | on CamVid (24 images): held |" in text
-    of_the_paper = {"held", "not held", "not reported", "not tested"}
-    assert {claim["published_verdict"] for claim in content["claims"].values()} == of_the_paper
-    assert all(claim["statement"] in text for claim in content["claims"].values())
-    untested = content["claims"]["no_inference_cost"]
-    assert (untested["verdict"], untested["checks"]) == ("not tested", [])
-    assert untested["note"] in text
