@@ -1,6 +1,8 @@
 """Made-up results of real declarations, for tests of what is read from result files."""
 
 import importlib.util
+import shutil
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -47,6 +49,25 @@ def three(tmp_path: Path, in_repository: Path) -> ResolvedTrack:
 def options(tmp_path: Path, in_repository: Path) -> list[str]:
     """Options of a command on the quick track with its results in a temporary folder."""
     return ["--track", "quick", "--results", str(tmp_path)]
+
+
+@pytest.fixture
+def compile_latex() -> Callable[[Path], None]:
+    """Return a function that compiles the document of a folder of tables."""
+    if shutil.which("pdflatex") is None:
+        pytest.skip("no pdflatex on this machine")
+
+    def run(folder: Path) -> None:
+        command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "tables.tex"]
+        for _ in range(2):  # the second pass resolves citations
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=120)
+            assert done.returncode == 0, done.stdout[-3000:]
+        assert (folder / "tables.pdf").stat().st_size > 10_000
+        log = (folder / "tables.log").read_text(errors="replace")
+        assert "Overfull" not in log
+        assert "undefined" not in log
+
+    return run
 
 
 @pytest.fixture

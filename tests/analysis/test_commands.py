@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from samples import write_progress
+from samples import run_of, write_progress
 
 from analysis import help as help_command
 from analysis import plan, runs, status
@@ -36,30 +36,20 @@ def plan_of(track, **options) -> dict[str, dict]:
 
 def test_the_plan_counts_runs_per_table_and_each_once_in_all(quick):
     found = plan_of(quick)
-    of_paper = {name: found[name]["runs"] for name, table in quick.tables.items() if table.declaration.paper}
-    assert of_paper == {
-        "settings": 0,
-        "cityscapes": 8,
-        "coco_stuff": 7,
-        "ade20k": 3,
-        "contrast_form": 6,
-        "construction": 6,
-        "positive_weights": 3,
-        "hyperparameters": 15,
-    }
-    assert found["all"]["runs"] == len(quick.runs)
+    rows = {name: table.rows.values() for name, table in quick.tables.items() if table.available}
+    expected = {name: len({run for row in of for run in row.runs.values()}) for name, of in rows.items()}
+    assert {name: row["runs"] for name, row in found.items()} == expected | {"all": len(quick.runs)}
     assert found["cityscapes"]["shared"] >= 2  # DeepLabV3 with ResNet-101 stands in contrast_form too
     assert found["all"]["to do"] == len(quick.runs)
 
 
 def test_the_plan_counts_finished_and_stale_and_hours(quick, finish):
-    rows = quick.tables["positive_weights"].rows
-    finish(quick.runs[rows["without"].runs[0]], time_s=3.6)
-    finish(quick.runs[rows["logit"].runs[0]], time_s=7.2, code_sha256="0" * 64)
+    finish(run_of(quick, "positive_weights", "without"), time_s=3.6)
+    finish(run_of(quick, "positive_weights", "logit"), time_s=7.2, code_sha256="0" * 64)
     found = plan_of(quick, code_sha256=lambda run: "1" * 64)
     table = found["positive_weights"]
     assert (table["finished"], table["stale"], table["to do"]) == (2, 2, 1)
-    run = quick.runs[rows["softmax"].runs[0]]
+    run = run_of(quick, "positive_weights", "softmax")
     # The third run is of the same model and loss: the median of the two, 5.4 s an iteration.
     assert float(table["hours to do"]) == pytest.approx(run.iterations * 5.4 / 3600, abs=0.006)
     assert found["cityscapes"]["hours to do"] == "?"
@@ -168,16 +158,15 @@ def test_status_tells_the_states_apart(quick, finish):
     assert f"  {stopped}  iteration 40 of {total}" in lines
 
 
-def test_the_plan_says_what_seeds_can_detect(tmp_path, in_repository, finish, capsys):
-    options = ["--track", "quick", "--results", str(tmp_path), "--seeds", "0,1,2,3"]
+def test_the_plan_says_what_seeds_can_detect(tmp_path, options, score, capsys):
+    options += ["--seeds", "0,1,2,3"]
     plan.main(options)
     text = capsys.readouterr().out
     assert "3 seeds 3.26 (5.67), 4 seeds 2.13 (3.12), 5 seeds 1.68 (2.29), 8 seeds 1.16 (1.45) standard" in text
     assert "not known until a row and its baseline have finished two seeds each" in text
     track = load_track("quick", results=tmp_path, seeds=[0, 1, 2, 3])
-    for row, values in {"base_r50": (30, 31, 35), "pne_r50": (31, 33, 36.9), "asymmetric_r50": (30, 34, 36)}.items():
-        for seed, miou in enumerate(values):
-            finish(track.runs[track.tables["contrast_form"].rows[row].runs[seed]], miou=miou)
+    rows = {"base_r50": (30, 31, 35), "pne_r50": (31, 33, 36.9), "asymmetric_r50": (30, 34, 36)}
+    score(track, "contrast_form", rows)
     deviation = np.sqrt((np.var([1, 2, 1.9], ddof=1) + np.var([0, 3, 1], ddof=1)) / 2)
     found, rows = plan.paired_deviation(track, collect_runs(track.runs.values()))
     assert (found, rows) == (pytest.approx(deviation), 2)  # the runs stand in several tables and count once
@@ -187,13 +176,13 @@ def test_the_plan_says_what_seeds_can_detect(tmp_path, in_repository, finish, ca
     assert f"a standard deviation of {deviation:.2f} points, pooled over 2 rows" in text
 
 
-def test_status_tells_a_failed_evaluation_and_the_plan_does_not_train_it_again(quick, finish, tmp_path, capsys):
+def test_status_tells_a_failed_evaluation_and_the_plan_does_not_train_it_again(quick, finish, options, capsys):
     name, run = next((name, run) for name, run in quick.runs.items() if len(run.evaluations) > 1)
     finish(run, time_s=3.6)
     (run.directory / "multi_scale_flip.json").unlink()
     report = {"state": "failed", "error": "final.pth: the final weights are missing", "iteration": run.iterations}
     write_progress(run, "multi_scale_flip.progress.json", **report)
-    assert status.main(["--track", "quick", "--results", str(tmp_path)]) == 0
+    assert status.main(options) == 0
     text = capsys.readouterr().out
     assert "1 failed" in text
     assert f"{name}  trained, but not multi_scale_flip: final.pth: the final weights are missing\n" in text
@@ -201,22 +190,22 @@ def test_status_tells_a_failed_evaluation_and_the_plan_does_not_train_it_again(q
     assert (row["finished"], row["to do"], row["hours to do"]) == (0, 1, "0")
 
 
-def test_status_names_the_iteration_of_a_failure_once(quick, tmp_path, capsys):
+def test_status_names_the_iteration_of_a_failure_once(quick, options, capsys):
     run = next(iter(quick.runs.values()))
     progress = Progress(run.work_directory / "progress.json", run.run, run.iterations)
     progress.update(iteration=0)
     progress.fail(DivergenceError(3, "the loss is nan"))
-    assert status.main(["--track", "quick", "--results", str(tmp_path)]) == 0
+    assert status.main(options) == 0
     assert f"{run.run}  iteration 3 of {run.iterations}: the loss is nan\n" in capsys.readouterr().out
 
 
-def test_runs_list_every_place_of_a_run(quick, capsys, tmp_path):
-    assert runs.main(["--track", "quick", "--results", str(tmp_path)]) == 0
+def test_runs_list_every_place_of_a_run(quick, capsys, options):
+    assert runs.main(options) == 0
     lines = {run: places for run, *places in map(str.split, capsys.readouterr().out.splitlines())}
     assert list(lines) == list(quick.runs)
     run = quick.tables["contrast_form"].rows["pne_r50"].runs[0]
     assert {"contrast_form.pne_r50", "construction.pne_ias_cn", "hyperparameters.alpha_1_3"} <= set(lines[run])
-    assert runs.main(["--track", "quick", "--results", str(tmp_path), "--table", "ade20k"]) == 0
+    assert runs.main([*options, "--table", "ade20k"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 3
 
 
@@ -229,13 +218,13 @@ def test_help_names_every_table_and_track(in_repository, capsys):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_reading_writes_nothing(command, quick, finish, tmp_path, capsys):
+def test_reading_writes_nothing(command, quick, finish, options, tmp_path, capsys):
     assert command.main(["--track", "quick", "--results", str(tmp_path / "none")]) == 0
     assert not (tmp_path / "none").exists()
     for run in list(quick.runs.values())[:3]:
         finish(run)
     before = files(tmp_path)
-    assert command.main(["--track", "quick", "--results", str(tmp_path)]) == 0
+    assert command.main(options) == 0
     assert files(tmp_path) == before
     assert capsys.readouterr().out
 

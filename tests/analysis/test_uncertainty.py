@@ -31,11 +31,9 @@ from analysis.uncertainty import (
     miou,
     over_seeds,
     read,
-    read_counts,
     spread,
 )
 from analysis.uncertainty import _dunnett as dunnett
-from pne.counts import Confusion, sparse_counts, write_confusion
 from pne.errors import UserError
 
 
@@ -290,20 +288,6 @@ def test_other_images_are_refused():
     assert common_images([one.names, one.names]) == one.names
     with pytest.raises(UserError, match="different images"):
         common_images([one.names, other.names])
-
-
-def test_counts_are_read(tmp_path):
-    path = tmp_path / "single_scale.confusion.npz"
-    matrices = draw_matrices(0)
-    expected = counts_of(matrices)
-    images = [sparse_counts(name, matrix) for name, matrix in zip(expected.names, matrices, strict=True)]
-    write_confusion(path, Confusion.of(images, 4))
-    found = read_counts(path)
-    for part in ("hits", "labelled", "predicted", "names"):
-        np.testing.assert_array_equal(getattr(found, part), getattr(expected, part))
-    path.unlink()
-    with pytest.raises(UserError, match="no readable confusion counts"):
-        read_counts(path)
 
 
 # How often they are wrong.
