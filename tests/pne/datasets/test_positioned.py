@@ -95,20 +95,6 @@ def test_rank_and_world_size_are_those_of_the_process_group(monkeypatch):
     assert list(islice(iter(own), 9)) == list(islice(iter(sampler(1, 4)), 9))
 
 
-def test_a_global_batch_is_the_same_set_whatever_ranks_and_micro_batches():
-    def global_batch(number: int, world_size: int, micro: int, steps: int) -> set[Draw]:
-        taken = world_size * micro * steps
-        assert taken == 12
-        start, stop = number * micro * steps, (number + 1) * micro * steps
-        samplers = [sampler(rank, world_size) for rank in range(world_size)]
-        return {draw for one in samplers for draw in islice(iter(one), start, stop)}
-
-    for number in range(3):
-        whole = global_batch(number, 1, 12, 1)
-        assert global_batch(number, 2, 6, 1) == global_batch(number, 3, 2, 2) == global_batch(number, 1, 3, 4) == whole
-        assert {draw.position for draw in whole} == set(range(12 * number, 12 * number + 12))
-
-
 @pytest.mark.parametrize("skipped", [0, 1, 6, 7, 8, 20])
 @pytest.mark.parametrize("world_size", [1, 2, 9])
 def test_skip_counts_the_elements_of_the_own_rank(skipped, world_size):

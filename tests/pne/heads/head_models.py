@@ -89,15 +89,10 @@ def config(name: str, contrast: dict | bool | None = None) -> dict:
     model = {"type": "EncoderDecoder", "decode_head": heads[0]}
     if len(heads) > 1:
         model = {"type": "CascadeEncoderDecoder", "num_stages": len(heads), "decode_head": heads}
-    auxiliary = head("FCNHead", backbone_channels(name), 2, channels=4, num_convs=1, concat_input=False)
+    auxiliary = head("FCNHead", 32 if backbone is swin else 16, 2, channels=4, num_convs=1, concat_input=False)
     preprocessor = {"type": "mmseg.SegDataPreProcessor", "size": (64, 64), "seg_pad_val": 255}
     rest = {"auxiliary_head": auxiliary, "train_cfg": {}, "test_cfg": {"mode": "whole"}}
     return {**model, "backbone": backbone(), "data_preprocessor": preprocessor, **rest}
-
-
-def backbone_channels(name: str) -> int:
-    """Channels of the backbone's third output, which the auxiliary head takes."""
-    return 32 if MODELS_BY_NAME[name][0] is swin else 16
 
 
 def build(name: str, contrast: dict | bool | None = None, seed: int = 0) -> nn.Module:
