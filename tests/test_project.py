@@ -190,10 +190,11 @@ def test_version_stands_in_changelog_and_citation(repository):
     assert yaml.safe_load((repository / "CITATION.cff").read_text())["version"] == version
 
 
-def test_readme_quotes_the_example_and_its_files_exist(repository):
+def test_readme_quotes_the_example_and_links_lead_somewhere(repository):
     readme = (repository / "README.md").read_text()
     example = (repository / "examples/deeplabv3_contrast.py").read_text()
     assert f"```python\n{example}```" in readme
     assert "@@" not in readme
-    for target in re.findall(r"\]\(([^)#]+)\)", readme):
-        assert target.startswith("http") or (repository / target).exists(), target
+    for page in (repository / "README.md", *(repository / "docs").glob("*.md")):
+        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+            assert target.startswith("http") or (page.parent / target).exists(), f"{page}: {target}"

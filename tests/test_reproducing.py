@@ -52,8 +52,3 @@ def test_options_of_the_rehearsal_exist(page: str) -> None:
     named = set(re.findall(r"`?(--[a-z-]+)", section)) - {"--workflow-profile", "--config"}
     assert named
     assert named <= known
-
-
-def test_links_lead_somewhere(page: str, repository: Path) -> None:
-    for target in re.findall(r"\]\(([^)]+)\)", page):
-        assert (repository / "docs" / target).is_file(), target

@@ -17,6 +17,7 @@ from analysis.plan import Cost, estimate, memory_class, rehearsed_costs
 from analysis.results import collect_runs
 from pne.engine.command import DivergenceError
 from pne.engine.hooks import Progress
+from pne.engine.provenance import code_sha256
 from pne.errors import UserError
 from pne.rehearse.record import group_runs
 from pne.spec import Run, load_track, write_spec
@@ -44,9 +45,9 @@ def test_the_plan_counts_runs_per_table_and_each_once_in_all(quick):
 
 
 def test_the_plan_counts_finished_and_stale_and_hours(quick, finish):
-    finish(run_of(quick, "positive_weights", "without"), time_s=3.6)
+    finish(run_of(quick, "positive_weights", "without"), time_s=3.6, earlier_code_sha256=["0" * 64])
     finish(run_of(quick, "positive_weights", "logit"), time_s=7.2, code_sha256="0" * 64)
-    found = plan_of(quick, code_sha256=lambda run: "1" * 64)
+    found = plan_of(quick, code_sha256=code_sha256)
     table = found["positive_weights"]
     assert (table["finished"], table["stale"], table["to do"]) == (2, 2, 1)
     run = run_of(quick, "positive_weights", "softmax")

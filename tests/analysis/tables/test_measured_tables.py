@@ -14,7 +14,7 @@ from analysis.results import collect_runs, read_for_comparison
 from analysis.tables.__main__ import main
 from analysis.tables.cells import NO_BASELINE, UNFAIR_BEST, CellKind, Side
 from analysis.tables.layout import INTERVALS, STARS, PrintedTable, print_measured, render
-from analysis.tables.values import MIXED, PARTIAL, ExternalScore, collect_values
+from analysis.tables.values import PARTIAL, ExternalScore, collect_values
 from analysis.uncertainty import holm
 from pne.engine.provenance import code_sha256
 from pne.spec import load_track
@@ -108,14 +108,6 @@ def test_stars_follow_holm_over_all_differences_of_the_table(three, score):
             assert text.count(delta) == 2, delta
 
 
-def test_fewer_than_three_common_seeds_are_not_tested(three, score):
-    score(three, "contrast_form", {"base_r50": (30, 31), "pne_r50": (40, 41, 42)})
-    table = printed(three, "contrast_form")
-    found = cell(table, "pne_r50")
-    assert (found.delta, found.delta_p, found.star) == (10, None, False)
-    assert STARS not in table.remarks
-
-
 def test_what_is_missing_or_damaged_is_a_dash_that_says_why(quick, finish):
     failed, unscored, damaged, copied, copy = (
         run_of(quick, "cityscapes", row) for row in ("encnet", "deeplabv3", "hrnet", "ocrnet", "ocrnet_pne")
@@ -143,13 +135,6 @@ def test_a_run_on_several_devices_says_so(quick, finish):
     finish(run_of(quick, "contrast_form", "base_r50"))
     finish(run_of(quick, "contrast_form", "base_r101"), world_size=2, micro_batch=4)
     assert "2 processes of 4 images" in cell(printed(quick, "contrast_form"), "base_r101").notes[0]
-
-
-def test_a_training_that_was_resumed_by_other_code_is_stale_and_says_so(quick, finish):
-    run = run_of(quick, "contrast_form", "base_r50")
-    finish(run, earlier_code_sha256=["0" * 64])
-    assert cell(printed(quick, "contrast_form"), "base_r50").notes == (MIXED,)
-    assert collect_runs([run], code_sha256)["stale"].all()
 
 
 def test_an_evaluation_of_other_weights_is_marked(quick, finish):

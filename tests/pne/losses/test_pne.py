@@ -154,6 +154,14 @@ def test_random_sampling_equals_plain_loops_over_the_drawn_pairs(loss_class, opt
                 assert set(pair.negatives) == set(hardest) or not candidates
 
 
+def test_a_balanced_draw_takes_of_each_set_alike():
+    batch = make_batch(images=1, classes=3, error_rate=0.5)
+    loss = PNELoss(max_anchors=9, anchor_draw="balanced")
+    sample = sample_pairs(loss, *batch, generator=torch.Generator().manual_seed(0))
+    shares = Counter(zip(sample.label.tolist(), sample.predicted.tolist(), strict=True))
+    assert sorted(shares.values()) == [1, 1, 1, 2, 2, 2]
+
+
 def test_statistics_describe_the_drawn_pairs():
     batch = make_batch(images=3, seed=4)
     loss = PNELoss(num_samples=6, max_anchors=9)

@@ -141,24 +141,7 @@ def test_start_and_projection_are_written_where_they_are_not_the_defaults(bases)
     assert (branch["start"], branch["projection"]) == (12, {"channels": 64})
 
 
-# Data, optimiser, precision.
-
-
-@pytest.mark.parametrize(
-    ("precision", "expected"), [("fp32", ("OptimWrapper", None)), ("bf16", ("AmpOptimWrapper", "bfloat16"))]
-)
-def test_precision_chooses_the_optimiser_wrapper(bases, precision, expected):
-    base = bases.compose("street_city", "tiny_hrnet", "street_100")
-    wrapper = run_config(base, precision=precision).plain["optim_wrapper"]
-    assert (wrapper["type"], wrapper.get("dtype")) == expected
-    assert wrapper["optimizer"]["type"] == "SGD"
-
-
-@pytest.mark.parametrize(("weights", "present"), [("random", False), ("imagenet", True)])
-def test_initial_weights(repository, weights, present):
-    config = BaseConfigs(repository / "experiments", weights).compose("camvid", "hrnet_w18", "camvid_4k")
-    assert "pretrained" not in config["model"]
-    assert ("init_cfg" in config["model"]["backbone"]) == present
+# What is shared, and what the machine decides.
 
 
 def test_composing_leaves_shared_configs_alone(bases):
