@@ -18,7 +18,6 @@ from analysis.uncertainty import (
     Estimate,
     claim_verdict,
     class_iou,
-    common_images,
     detectable,
     difference_p,
     exact,
@@ -31,9 +30,11 @@ from analysis.uncertainty import (
     miou,
     over_seeds,
     read,
+    read_counts,
     spread,
 )
 from analysis.uncertainty import _dunnett as dunnett
+from pne.counts import Confusion, sparse_counts, write_confusion
 from pne.errors import UserError
 
 
@@ -216,8 +217,8 @@ def draw_matrices(seed: int, images: int = 5, classes: int = 4, skill: float = 0
     return np.random.default_rng(seed).poisson(pixels * rates, size=(images, classes, classes))
 
 
-def counts_of(matrices: np.ndarray, prefix: str = "image") -> ClassCounts:
-    names = tuple(f"{prefix}{index}" for index in range(len(matrices)))
+def counts_of(matrices: np.ndarray) -> ClassCounts:
+    names = tuple(map(str, range(len(matrices))))
     return ClassCounts(np.einsum("icc->ic", matrices), matrices.sum(2), matrices.sum(1), names)
 
 
@@ -283,11 +284,18 @@ def test_leaving_out_a_block_leaves_out_all_its_images():
     assert leave_out([0, 0, 1]).tolist() == [[1, 1, 1], [0, 0, 1], [1, 1, 0]]
 
 
-def test_other_images_are_refused():
-    one, other = counts_of(draw_matrices(0)), counts_of(draw_matrices(1), prefix="other")
-    assert common_images([one.names, one.names]) == one.names
-    with pytest.raises(UserError, match="different images"):
-        common_images([one.names, other.names])
+def test_counts_are_read(tmp_path):
+    path = tmp_path / "single_scale.confusion.npz"
+    matrices = draw_matrices(0)
+    expected = counts_of(matrices)
+    images = [sparse_counts(name, matrix) for name, matrix in zip(expected.names, matrices, strict=True)]
+    write_confusion(path, Confusion.of(images, 4))
+    found = read_counts(path)
+    for part in ("hits", "labelled", "predicted", "names"):
+        np.testing.assert_array_equal(getattr(found, part), getattr(expected, part))
+    path.unlink()
+    with pytest.raises(UserError, match="no readable confusion counts"):
+        read_counts(path)
 
 
 # How often they are wrong.

@@ -53,10 +53,3 @@ def test_quoted_text_reads_the_same_aloud(text):
 
 def test_text_that_pdflatex_lacks_is_replaced():
     assert quote("漢 C:\\temp\\a_1 50% {x}") == (r"? C:\textbackslash{}temp\textbackslash{}a\_1 50\% \{x\}")
-
-
-def test_labels_of_the_paper_read_well():
-    assert to_plain(r"Asymmetric Contrast (Eq.\ref{sup-loss})") == "Asymmetric Contrast (Eq. 1)"
-    assert to_plain(r"EncNet\dag\cite{zhang2018context}") == "EncNet†"
-    assert to_plain(r"\dag{} Published") == "† Published"
-    assert to_plain(r"PNE Contrast ( PW w $\ softmax$)") == "PNE Contrast ( PW w softmax)"
