@@ -105,9 +105,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Skip `gpu` tests without a CUDA device and `slow` tests unless they are selected by `-m`."""
     selected = config.getoption("-m")
     for item in items:
-        if "slow" in item.keywords and "slow" not in selected:
+        if item.get_closest_marker("slow") and "slow" not in selected:
             item.add_marker(pytest.mark.skip(reason="slow: run by its own make target"))
-        if "gpu" in item.keywords:
+        if item.get_closest_marker("gpu"):  # keywords hold the names of folders, too
             import torch
 
             if not torch.cuda.is_available():
