@@ -70,6 +70,10 @@ bench: .venv/.ready ## what the losses and the analysis cost, on this machine's 
 	@$(BIN)/python benchmarks/loss.py --device cpu --threads 2
 	@$(BIN)/python benchmarks/analysis_time.py
 
+.PHONY: gpu-check
+gpu-check: .venv/.ready ## what to run first on a GPU: costs, resume, memory and more against their targets; minutes
+	@$(BIN)/python benchmarks/gpu_check $(ARGS)
+
 .PHONY: simulate
 simulate: .venv/.ready ## how often intervals and verdicts are wrong, simulated; rewrites the table in docs/statistics.md
 	@$(BIN)/python benchmarks/error_rates.py --write docs/statistics.md
