@@ -1,4 +1,4 @@
-"""Checkpoint files: written aside and renamed, the two newest kept, a broken one passed over with a warning."""
+"""Checkpoint files, one a process: written aside and renamed, whole or not taken; the two newest checkpoints kept."""
 
 import pickle
 import re
@@ -9,12 +9,11 @@ from typing import Any
 
 import torch
 
-from pne.console import warn
 from pne.errors import UserError
 from pne.files import written_aside
 
 KEPT = 2
-_NAME = re.compile(r"iter_(\d+)\.pth")
+_NAME = re.compile(r"(?P<aside>\.)?iter_(?P<iteration>\d+)(?P<rank>\.rank\d+)?(\.[0-9a-f]{8})?\.pth")
 
 
 def save(path: Path, content: Mapping[str, Any]) -> None:
@@ -56,31 +55,27 @@ def load(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: not a whole checkpoint ({_first_line(error)}); delete it and start again") from error
 
 
-def path_of(work: Path, iteration: int) -> Path:
-    """File of the checkpoint after ``iteration`` iterations."""
-    return work / f"iter_{iteration}.pth"
+def path_of(work: Path, iteration: int, rank: int = 0) -> Path:
+    """File of a process in the checkpoint after ``iteration`` iterations; that of the first one holds the model."""
+    return work / (f"iter_{iteration}.rank{rank}.pth" if rank else f"iter_{iteration}.pth")
 
 
-def checkpoints(work: Path) -> list[Path]:
-    """Checkpoints in a work directory, newest (most iterations) first."""
-    found = [(int(match[1]), path) for path in work.glob("iter_*.pth") if (match := _NAME.fullmatch(path.name))]
-    return [path for _, path in sorted(found, reverse=True)]
-
-
-def load_newest(work: Path) -> dict[str, Any] | None:
-    """Read the newest whole checkpoint, None without one; a broken one is named in a warning and passed over."""
-    for path in checkpoints(work):
-        try:
-            return load(path)
-        except UserError as error:
-            warn(f"{error}; using the checkpoint before it")
-    return None
+def iterations(work: Path) -> list[int]:
+    """Iterations after which the first process has written a checkpoint, the newest first."""
+    whole = [match for _, match in _files(work) if not match["aside"] and not match["rank"]]
+    return sorted((int(match["iteration"]) for match in whole), reverse=True)
 
 
 def prune(work: Path, kept: int = KEPT) -> None:
-    """Delete all but the ``kept`` newest checkpoints."""
-    for path in checkpoints(work)[kept:]:
-        path.unlink(missing_ok=True)
+    """Delete all but the ``kept`` newest checkpoints, and what killed processes left aside."""
+    stay = iterations(work)[:kept]
+    for path, match in _files(work):
+        if match["aside"] or int(match["iteration"]) not in stay:
+            path.unlink(missing_ok=True)
+
+
+def _files(work: Path) -> list[tuple[Path, re.Match[str]]]:
+    return [(path, match) for path in work.glob("*iter_*.pth") if (match := _NAME.fullmatch(path.name))]
 
 
 def _first_line(error: BaseException) -> str:

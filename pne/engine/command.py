@@ -1,12 +1,14 @@
 """What the commands that work on specs have in common: devices, processes, one spec after the other, exit status."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -23,6 +25,12 @@ if TYPE_CHECKING:
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
 EXIT_STATUS = {signal.SIGTERM: 75, signal.SIGINT: 130}
+SHUTDOWN_S = 600
+"""How long torchrun waits for the checkpoints of processes that it has told to stop, where it can be told."""
+SHARED_MEMORY = re.compile(r"out of shared memory|shared memory\(shm\)|/dev/shm|signal: Bus error")
+HOST_MEMORY = re.compile(r"MemoryError: |allocate memory|bad_alloc|signal: Killed")
+DEVICE_MEMORY = re.compile(r"out of memory|OutOfMemoryError: |_ALLOC_FAILED|_STATUS_NOT_INITIALIZED")
+"""What allocators and libraries say; cuBLAS and cuDNN cannot even start where no memory is left."""
 
 
 class RunFailure(RuntimeError):
@@ -46,7 +54,38 @@ class DivergenceError(RunFailure):
 
 
 class OutOfMemoryFailure(RunFailure):
-    """The device's memory does not suffice for the batch."""
+    """The memory of the device or of the machine does not suffice."""
+
+
+@contextmanager
+def told_out_of_memory(what: str, advice: str) -> Iterator[None]:
+    """Turn what says inside the block that memory does not suffice into one message with what may help.
+
+    Parameters
+    ----------
+    what : str
+        With what, or where.
+    advice : str
+        What lets the block take less of the device's memory.
+
+    Raises
+    ------
+    OutOfMemoryFailure
+        With what the allocator or the library said.
+    """
+    try:
+        yield
+    except (RuntimeError, MemoryError, OSError) as error:
+        said = f"{type(error).__name__}: {error}"
+        if isinstance(error, RunFailure):
+            raise
+        if SHARED_MEMORY.search(said):
+            advice = "fewer loader processes (workers), or a larger /dev/shm"
+        elif HOST_MEMORY.search(said.replace("OutOfMemoryError: ", "")):
+            advice += ", fewer loader processes (workers), or a job with more memory"
+        elif not DEVICE_MEMORY.search(said):
+            raise
+        raise OutOfMemoryFailure(f"out of memory {what}; try {advice} ({said.splitlines()[0]})") from error
 
 
 class Interrupted(Exception):
@@ -153,9 +192,14 @@ def _the_only(name: str, values: Sequence[object]) -> str:
 
 def launch(module: str, argv: Sequence[str], count: int) -> int:
     """Run a command in ``count`` processes of this machine and return the exit status; signals are passed on."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={count}", "-m", module]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={count}"]
+    torchrun = (
+        Path(find_spec("torch").origin).with_name("distributed") / "run.py"
+    )  # torch itself takes seconds to import
+    if "--shutdown-timeout" in torchrun.read_text(encoding="utf-8"):
+        command.append(f"--shutdown-timeout={SHUTDOWN_S}")
     with listening() as request:
-        status = run_process([*command, *argv], request)
+        status = run_process([*command, "-m", module, *argv], request)
         return EXIT_STATUS[request.signum] if status and request.signum else status
 
 

@@ -14,16 +14,20 @@ from mmengine.hooks import Hook
 from mmengine.runner import Runner
 
 from pne.console import duration, say, utc_now
-from pne.engine.command import DivergenceError, Interrupted, StopRequest
+from pne.engine.command import DivergenceError, Interrupted, RunFailure, StopRequest
 from pne.engine.record import History, Record, StepClock
 from pne.errors import UserError
 from pne.files import write_text
+
+ATTEMPT = "PNE_ATTEMPT"
+"""Where a scheduler that repeats what failed says the number of the attempt, from 1."""
 
 
 class Progress:
     """``progress.json``: what a training, or an evaluation, is doing, for those who watch; written atomically.
 
-    As a context it notes how its block ends by an error; the block itself says "finished".
+    As a context it notes how its block ends by an error; the block itself says "finished". What failed in a way that it
+    would fail in again is not repeated by a scheduler's second attempt, and its error stays.
 
     Parameters
     ----------
@@ -40,8 +44,8 @@ class Progress:
     -----
     Keys: ``run``, ``state`` (``running``, ``evaluating``, ``interrupted``, ``failed``, ``finished``), ``iteration``,
     ``iterations``, ``time_s`` (seconds per iteration, lately; null at first), ``eta_s`` (seconds to the last one),
-    ``error`` (one line; null unless failed; in ``iteration`` or after it), ``updated`` (ISO 8601, UTC), ``host``,
-    ``pid``.
+    ``error`` (one line; null unless failed; in ``iteration`` or after it), ``lasting`` (whether it would fail again),
+    ``updated`` (ISO 8601, UTC), ``host``, ``pid``.
     """
 
     def __init__(self, path: Path, run: str, iterations: int, enabled: bool = True) -> None:
@@ -55,6 +59,7 @@ class Progress:
             "time_s": None,
             "eta_s": None,
             "error": None,
+            "lasting": False,
         }
 
     def update(self, state: str = "running", **changes: Any) -> None:
@@ -67,6 +72,10 @@ class Progress:
             write_text(self.path, json.dumps(self.content | about, indent=1) + "\n")
 
     def __enter__(self) -> "Progress":
+        if int(os.environ.get(ATTEMPT, 1)) > 1 and self.path.exists():
+            before = json.loads(self.path.read_text(encoding="utf-8"))
+            if before["state"] == "failed" and before.get("lasting"):
+                raise RunFailure(f"{before['error']} (the first attempt's; another one does not mend it)")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType) -> None:
@@ -80,7 +89,8 @@ class Progress:
         where = {"iteration": error.iteration} if isinstance(error, DivergenceError) else {}
         text = error.what if isinstance(error, DivergenceError) else str(error) or type(error).__name__
         with suppress(UserError):
-            self.update("failed", error=text.strip().splitlines()[0], **where)
+            lasting = isinstance(error, RunFailure | UserError)
+            self.update("failed", error=text.strip().splitlines()[0], lasting=lasting, **where)
 
 
 def evaluation_path(work: Path, evaluation: str) -> Path:
@@ -152,7 +162,8 @@ class CheckpointHook(Hook):
     interval : int
         Iterations between checkpoints.
     request : StopRequest
-        Signals to this process; a signal to any process stops all at the same boundary.
+        Signals to this process; a signal to any process stops all at the same boundary, of several processes at the
+        one after, so that none waits for the others in every iteration.
     recorder : RecordHook
         Is told to read first: no checkpoint is written after a loss that is not finite.
     """
@@ -163,10 +174,12 @@ class CheckpointHook(Hook):
         self, save: Callable[[Runner], None], interval: int, request: StopRequest, recorder: RecordHook
     ) -> None:
         self.save, self.interval, self.request, self.recorder = save, interval, request, recorder
+        self._asked: Callable[[], int] = lambda: 0
 
     def at_boundary(self, runner: Runner) -> None:
         """Save if it is time to."""
-        stop = runner.processes.largest(self.request.signum)
+        before, self._asked = self._asked, runner.processes.begin_largest(self.request.signum)
+        stop = (before if runner.processes.world_size > 1 else self._asked)()
         done, total = runner.iter, runner.max_iters
         if not stop and done % self.interval and done != total:
             return

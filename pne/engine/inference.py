@@ -13,6 +13,7 @@ from mmseg.structures import SegDataSample
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, Subset
 
+from pne.engine.command import told_out_of_memory
 from pne.engine.loaders import build_dataset, check_folder, image_loader
 from pne.errors import UserError
 
@@ -77,10 +78,22 @@ def predicting(device: torch.device, bfloat16: bool = False) -> Iterator[None]:
     """Compute without gradients inside the block, and under bfloat16 autocast if asked to.
 
     cuDNN chooses its algorithms by rule: test images have many sizes, and it would try all algorithms for each.
+
+    Raises
+    ------
+    OutOfMemoryFailure
+        If memory does not suffice for an image.
     """
+    advice = "a GPU with more memory, or the CPU (--config device=cpu)"
+    if not bfloat16:
+        advice = f"--bfloat16 (of pne.evaluate and pne.submission), {advice}"
     benchmark, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, False
     try:
-        with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
+        with (
+            told_out_of_memory("in predicting", advice),
+            torch.inference_mode(),
+            torch.autocast(device.type, torch.bfloat16, enabled=bfloat16),
+        ):
             yield
     finally:
         torch.backends.cudnn.benchmark = benchmark

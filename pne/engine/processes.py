@@ -4,7 +4,7 @@ Facts travel over gloo, from CPU to CPU, so that no agreement waits for a GPU.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -51,11 +51,20 @@ class Processes:
 
     def largest(self, value: int) -> int:
         """Return the largest of the processes' values."""
+        return self.begin_largest(value)()
+
+    def begin_largest(self, value: int) -> Callable[[], int]:
+        """Begin to look for the largest of the processes' values; what is returned waits for it."""
         if self.world_size == 1:
-            return value
-        number = torch.tensor(value)
-        dist.all_reduce(number, op=dist.ReduceOp.MAX, group=self.control)
-        return int(number)
+            return lambda: value
+        number = torch.tensor(int(value))
+        work = dist.all_reduce(number, op=dist.ReduceOp.MAX, group=self.control, async_op=True)
+
+        def found() -> int:
+            work.wait()
+            return int(number)
+
+        return found
 
     def mean(self, values: torch.Tensor) -> torch.Tensor:
         """Average a CPU tensor over the processes."""
@@ -82,7 +91,10 @@ def choose_device(wanted: str, local_rank: int = 0) -> torch.device:
     if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
     if not torch.cuda.is_available():
-        raise UserError("device: cuda was asked for, but torch sees no CUDA device; use device=auto or device=cpu")
+        raise UserError(
+            f"device: cuda was asked for, but torch {torch.__version__} sees no CUDA device; run where there is a GPU "
+            "and a torch built for it, or ask for the CPU (--config device=cpu), which takes weeks for a long training"
+        )
     if local_rank >= torch.cuda.device_count():
         raise UserError(
             f"device: {torch.cuda.device_count()} CUDA devices are visible, but process {local_rank} of this machine "

@@ -2,8 +2,7 @@
 
 import gc
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from pne.console import say
 from pne.datasets.files import is_complete
 from pne.datasets.fingerprint import fingerprint
 from pne.engine import publication
-from pne.engine.command import OutOfMemoryFailure, StopRequest, is_of
+from pne.engine.command import StopRequest, is_of, told_out_of_memory
 from pne.engine.evaluation import evaluate_spec, score_into
 from pne.engine.hooks import CheckpointHook, Progress, RecordHook
 from pne.engine.loaders import end_workers, train_loader
@@ -103,7 +102,11 @@ class Session:
 
     def carry_out(self) -> None:
         """Train, evaluate, publish; progress says how it ends."""
-        with self.progress, self.told_out_of_memory():
+        size = self.per_process // self.parts
+        fewer = next((n for n in range(size // 2, 1, -1) if self.per_process % n == 0), None)  # one suits no batch norm
+        less = "" if fewer is None else f"fewer (--micro-batch {fewer}, or micro_batch={fewer} in --config), "
+        advice = f"{less}more GPUs, or GPUs with more memory"
+        with self.progress, told_out_of_memory(f"with {size} images per forward pass", advice):
             if not self.processes.broadcast(publication.is_complete(self.stage)):
                 self.work_until_complete()
             if self.processes.is_first:
@@ -114,19 +117,6 @@ class Session:
                     publication.move(self.progress.path, self.run.work_directory / "progress.json")
                     shutil.rmtree(self.work, ignore_errors=True)
             self.processes.wait()
-
-    @contextmanager
-    def told_out_of_memory(self) -> Iterator[None]:
-        """Say what may help where the device's memory does not suffice."""
-        try:
-            yield
-        except torch.OutOfMemoryError as error:
-            size = self.per_process // self.parts
-            half = next(number for number in range(max(1, size // 2), 0, -1) if self.per_process % number == 0)
-            raise OutOfMemoryFailure(
-                f"out of memory with {size} images per forward pass; try fewer (--micro-batch {half}, or "
-                f"micro_batch={half} in the workflow's --config), or more GPUs ({str(error).splitlines()[0]})"
-            ) from error
 
     def work_until_complete(self) -> None:
         """Train and evaluate, and leave every result file in the staging folder."""

@@ -1,6 +1,7 @@
 """The whole state of a training between two iterations, random streams included: kept, restored, begun anew."""
 
 import random
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -33,7 +34,7 @@ class TrainingState:
     work : Path
         Folder of the checkpoints.
     processes : Processes
-        Each has its own random states and loss memory; the first one writes.
+        Each has its own random states and loss memory, and writes them itself.
     record : Record
         Travels with the checkpoint.
     code : Code
@@ -46,6 +47,8 @@ class TrainingState:
         When it began first.
     peak_memory_mib : float
         Most memory of earlier processes of this training.
+    attempt : str
+        Marks the files that these processes write: those of others are no part of their checkpoints.
     """
 
     run: Run
@@ -57,54 +60,82 @@ class TrainingState:
     resumes: int = 0
     started: str = field(default_factory=utc_now)
     peak_memory_mib: float = 0.0
+    attempt: str = ""
+
+    def __post_init__(self) -> None:
+        self.attempt = self.processes.broadcast(uuid.uuid4().hex)
 
     def save(self, runner: TrainingRunner) -> None:
-        """Write the checkpoint of this iteration; keep the two newest."""
+        """Write this process's file of the checkpoint of this iteration; keep the two newest checkpoints.
+
+        The memory of a loss may be as large as the model: no process sends its own to another.
+        """
+        processes = self.processes
         memory = peak_memory_mib(self.processes.device)[0]
         self.peak_memory_mib = max(self.peak_memory_mib, memory)
         model = runner.plain_model
-        own = {"random": random_state(self.processes.device), "branch": _branch_buffers(model)}
-        each = self.processes.gather(own)
-        if not self.processes.is_first:
-            return
-        content = {
+        own = {"random": random_state(processes.device)}
+        if not processes.is_first:
+            own["branch"] = _branch_buffers(model)
+        content = {"attempt": self.attempt, "processes": [own]}
+        if processes.is_first:
+            content |= self._common(runner)
+        checkpoint.save(checkpoint.path_of(self.work, runner.iter, processes.rank), content)
+        processes.wait()  # until all have written, the checkpoint before is the newest
+        if processes.is_first:
+            checkpoint.prune(self.work)
+
+    def _common(self, runner: TrainingRunner) -> dict[str, Any]:
+        return {
+            "world_size": self.processes.world_size,
             "run": self.run.run,
             "config_sha256": self.run.config_sha256,
             "code_sha256": self.code.sha256,
             "earlier_code": self.earlier_code,
             "iteration": runner.iter,
-            "model": model.state_dict(),
+            "model": runner.plain_model.state_dict(),
             "optimizer": runner.optim_wrapper.state_dict(),
             "schedulers": [scheduler.state_dict() for scheduler in runner.param_schedulers or []],
-            "processes": each,
             "record": self.record.state_dict(),
             "resumes": self.resumes,
             "started": self.started,
             "peak_memory_mib": self.peak_memory_mib,
         }
-        checkpoint.save(checkpoint.path_of(self.work, runner.iter), content)
-        checkpoint.prune(self.work)
 
     def newest(self) -> dict[str, Any] | None:
-        """Read the newest whole checkpoint of this run, the same one in every process.
+        """Read the newest checkpoint of this run that is whole for every process; one that is not is named.
 
         Raises
         ------
         UserError
             If it belongs to another run.
         """
-        content = checkpoint.load_newest(self.work) if self.processes.is_first else None
-        iteration = self.processes.broadcast(content["iteration"] if content else None)
-        if iteration is None:
+        for iteration in self.processes.broadcast(checkpoint.iterations(self.work)):
+            content = self._read(iteration)
+            if not self.processes.largest(content is None):
+                break
+        else:
             return None
-        if content is None:
-            content = checkpoint.load(checkpoint.path_of(self.work, iteration))
         for key, expected in (("run", self.run.run), ("config_sha256", self.run.config_sha256)):
             if content[key] != expected:
                 raise UserError(
                     f"{self.work}: {key} {content[key]!r} in the checkpoint, expected {expected!r}; empty the folder"
                 )
         return content
+
+    def _read(self, iteration: int) -> dict[str, Any] | None:
+        rank = self.processes.rank
+        try:
+            content = checkpoint.load(checkpoint.path_of(self.work, iteration))
+            if rank and content.get("world_size") == self.processes.world_size:
+                own = checkpoint.load(path := checkpoint.path_of(self.work, iteration, rank))
+                if own["attempt"] != content["attempt"]:
+                    raise UserError(f"{path}: not of the checkpoint of the first process, which was written later")
+                content["processes"] = own["processes"]
+            return content
+        except UserError as error:
+            warn(f"{error}; using the checkpoint before it")
+            return None
 
     def start(self, runner: TrainingRunner, content: dict[str, Any] | None) -> None:
         """Bring an initialised runner to a checkpoint's state, or to that of a fresh start (``content`` None)."""
@@ -122,15 +153,14 @@ class TrainingState:
         self.record.load_state_dict(content["record"])
         self.resumes = content["resumes"] + 1
         self.started, self.peak_memory_mib = content["started"], content["peak_memory_mib"]
-        each = content["processes"]
-        if len(each) == processes.world_size:
-            own = each[processes.rank]
+        (own, *_), wrote = content["processes"], content.get("world_size", 1)
+        if wrote == processes.world_size:
             if processes.rank:
                 model.load_state_dict(own["branch"], strict=False)
             restore_random_state(own["random"], processes.device)
         else:
             if processes.is_first:
-                warn(f"saved by {len(each)} processes, resumed by {processes.world_size}: random streams start anew")
+                warn(f"saved by {wrote} processes, resumed by {processes.world_size}: random streams start anew")
             seed_streams(self.run.seed + iteration, processes.rank)
         written_by = [*content.get("earlier_code", ()), content["code_sha256"]]
         self.earlier_code = [code for code in dict.fromkeys(written_by) if code != self.code.sha256]

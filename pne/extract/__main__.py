@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pne.console import positive
+from pne.engine.command import StopRequest, run_each, told_out_of_memory
 from pne.errors import UserError, reports_user_errors
 
 
@@ -29,8 +30,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 @reports_user_errors
-def main(argv: Sequence[str] | None = None) -> None:
-    """Extract from each run in turn and write one file each, ``<run id>.npz``."""
+def main(argv: Sequence[str] | None = None) -> int:
+    """Extract from each run in turn and write one file each, ``<run id>.npz``; return the exit status."""
     args = parser().parse_args(argv)
     if (args.predictions or args.pairs) and not args.out:
         raise UserError("--out: missing; --predictions and --pairs need the folder to write to")
@@ -39,7 +40,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     from pne.extract.images import extract_pairs, extract_predictions
     from pne.extract.network import Network, extract_features
 
-    for spec in args.specs:
+    @told_out_of_memory("in the extraction", "a GPU with more memory, or the CPU (--config device=cpu)")
+    def extract(spec: Path) -> None:
         network = Network(spec)
         if args.predictions:
             selection = read_selection(args.predictions, ImageSelection)
@@ -52,6 +54,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         path = folder / f"{network.run.run}.npz"
         archive.write(path)
         print(path)
+
+    return run_each(args.specs, extract, StopRequest(), keep_going=False)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,18 @@
-"""A hook that writes down what a training sees; a config of the tests imports it by name."""
+"""Hooks of a training that a config of the tests imports by name: one writes down what it sees, one kills it."""
 
 import hashlib
 import json
+import os
+import signal
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from mmengine.hooks import Hook
 from mmengine.registry import HOOKS
+
+from pne.engine import checkpoint
 
 
 def _hash(values: Any) -> str:
@@ -50,6 +55,34 @@ class SpyHook(Hook):
                 "dropped": self.dropped,
             },
         )
+
+
+@HOOKS.register_module(force=True)
+class KillHook(Hook):
+    """Dies at a checkpoint as the environment asks by ``KILL=<rank> <moment> <iteration>``.
+
+    Moments: ``last``, when all files but this process's own are written; ``amid``, while it is written; ``after``.
+    """
+
+    def before_train(self, runner: Any) -> None:
+        rank, moment, iteration = os.environ.get("KILL", "-1 never -1").split()
+        if runner.rank != int(rank):
+            return
+        save = checkpoint.save
+
+        def save_and_die(path: Path, content: Any) -> None:
+            if runner.iter != int(iteration):
+                return save(path, content)
+            if moment == "last":
+                while not checkpoint.path_of(path.parent, runner.iter, 1 - runner.rank).exists():
+                    time.sleep(0.01)
+            elif moment == "amid":
+                path.with_name(f".{path.stem}.0123abcd.pth").write_bytes(b"half of")
+            else:
+                save(path, content)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        checkpoint.save = save_and_die
 
 
 def notes(folder: Path, rank: int = 0) -> list[dict[str, Any]]:

@@ -271,11 +271,11 @@ def signalled_at(work: Path, signum: signal.Signals, iteration: int, *arguments:
     return training.finish()
 
 
-def train_in_two(*arguments: Any) -> list[tuple[int, str]]:
+def train_in_two(*arguments: Any, **environment: Any) -> list[tuple[int, str]]:
     """Train in two processes, as torchrun starts them; return how each ended."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    place = {"WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    place = {"WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, **environment}
     both = [Training(*arguments, RANK=rank, LOCAL_RANK=rank, **place) for rank in (0, 1)]
     return [one.finish() for one in both]

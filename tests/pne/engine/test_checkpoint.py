@@ -31,32 +31,28 @@ def test_equal_content_gives_equal_bytes_under_any_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", ["truncated", "empty", "flipped byte"])
-def test_a_broken_checkpoint_is_passed_over_with_a_warning(
-    tmp_path: Path, harm: str, capsys: pytest.CaptureFixture
-) -> None:
-    for iteration in (9, 10):
-        checkpoint.save(checkpoint.path_of(tmp_path, iteration), {**content(), "iteration": iteration})
+def test_a_broken_checkpoint_is_told(tmp_path: Path, harm: str) -> None:
     path = checkpoint.path_of(tmp_path, 10)
+    checkpoint.save(path, content())
     data = bytearray(path.read_bytes())
     if harm == "flipped byte":
         data[len(data) // 2] ^= 0xFF
     path.write_bytes({"truncated": data[: len(data) // 2], "empty": b"", "flipped byte": data}[harm])
-    assert checkpoint.load_newest(tmp_path)["iteration"] == 9
-    assert "iter_10.pth: not a whole checkpoint" in capsys.readouterr().err
     with pytest.raises(UserError, match=r"iter_10\.pth: not a whole checkpoint"):
         checkpoint.load(path)
 
 
-def test_without_checkpoints_there_is_nothing_to_resume(tmp_path: Path) -> None:
-    (tmp_path / "final.pth").write_bytes(b"")
-    assert checkpoint.load_newest(tmp_path) is None
-
-
 def test_the_newest_two_are_kept_by_number_not_by_name(tmp_path: Path) -> None:
     for iteration in (2, 9, 10, 100):
-        checkpoint.save(checkpoint.path_of(tmp_path, iteration), content())
+        for rank in (0, 1):
+            checkpoint.path_of(tmp_path, iteration, rank).touch()
+    left = ("iter_50.rank1.pth", ".iter_100.0123abcd.pth", ".iter_9.rank1.0123abcd.pth")  # by processes that died
+    for name in (*left, "final.pth"):
+        (tmp_path / name).touch()
+    assert checkpoint.iterations(tmp_path) == [100, 10, 9, 2]
     checkpoint.prune(tmp_path)
-    assert [path.name for path in checkpoint.checkpoints(tmp_path)] == ["iter_100.pth", "iter_10.pth"]
+    kept = {"iter_100.pth", "iter_100.rank1.pth", "iter_10.pth", "iter_10.rank1.pth", "final.pth"}
+    assert {path.name for path in tmp_path.iterdir()} == kept
 
 
 def test_code_in_a_checkpoint_is_not_executed(tmp_path: Path) -> None:

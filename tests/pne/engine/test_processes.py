@@ -50,16 +50,25 @@ def test_two_processes_train_what_one_does(tmp_path: Path, data: Path) -> None:
     assert "iteration" not in silent  # only the first process speaks
 
 
-def test_two_processes_with_contrast_stop_and_go_on(tmp_path: Path, data: Path) -> None:
-    contrast = {
-        "loss": {"type": "PixelContrastLoss", "memory_size": 4},
-        "weight": 0.1,
-        "start": 2,
-        "projection": {"channels": 8},
-    }
-    settings = {"batch_size": 4, "iterations": 20, "contrast": contrast, "checkpoint_interval": 5, "log_interval": 10}
-    through, stopped = (write_run(tmp_path, data, name, **settings) for name in ("through", "stopped"))
-    assert [status for status, _ in train_in_two(through)] == [0, 0]
+MEMORY = {  # of each process its own
+    "loss": {"type": "PixelContrastLoss", "memory_size": 4},
+    "weight": 0.1,
+    "start": 2,
+    "projection": {"channels": 8},
+}
+INTERRUPTED = {"batch_size": 4, "iterations": 20, "contrast": MEMORY, "checkpoint_interval": 5, "log_interval": 10}
+
+
+@pytest.fixture(scope="module")
+def through(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
+    """The run of two processes that nothing interrupts."""
+    spec = write_run(tmp_path_factory.mktemp("through"), data, **INTERRUPTED)
+    assert [status for status, _ in train_in_two(spec)] == [0, 0]
+    return spec
+
+
+def test_two_processes_with_contrast_stop_and_go_on(tmp_path: Path, data: Path, through: Path) -> None:
+    stopped = write_run(tmp_path, data, **INTERRUPTED)
     # The command as it runs on two GPUs: it starts its processes itself.
     with subprocess.Popen([sys.executable, "-c", LAUNCH, str(stopped)], env=environment()) as process:
         while not (work_of(stopped) / "iter_5.pth").exists():
@@ -71,6 +80,26 @@ def test_two_processes_with_contrast_stop_and_go_on(tmp_path: Path, data: Path) 
     assert [status for status, _ in train_in_two(stopped)] == [0, 0]
     assert [trained(spec).resumes for spec in (through, stopped)] == [0, 1]
     assert trained(through).weights_sha256 == trained(stopped).weights_sha256
+
+
+def test_any_process_may_be_killed_at_any_moment_of_a_checkpoint(tmp_path: Path, data: Path, through: Path) -> None:
+    change = {**spied(tmp_path), "custom_hooks": [{"type": "KillHook"}]}
+    spec = write_run(tmp_path, data, change=change, **INTERRUPTED)
+    folder, told = work_of(spec), {}
+    for kill in ("0 last 5", "1 amid 10", "0 last 10", "1 last 15", "0 after 20"):
+        ends = train_in_two(spec, KILL=kill)
+        statuses, told[kill] = [status for status, _ in ends], "".join(text for _, text in ends)
+        assert statuses[int(kill[0])] == -signal.SIGKILL
+        assert statuses[1 - int(kill[0])] > 0
+        if kill == "0 last 5":
+            assert [path.name for path in folder.glob("*iter_*")] == ["iter_5.rank1.pth"]
+    assert "iter_10.rank1.pth: no such checkpoint; using the checkpoint before it" in told["0 last 10"]
+    # By then the other process has written anew, but the first one's file is that of the attempt before.
+    assert "iter_10.rank1.pth: not of the checkpoint of the first process" in told["1 last 15"]
+    assert [status for status, _ in train_in_two(spec)] == [0, 0]
+    assert trained(spec).resumes == 3
+    assert trained(spec).weights_sha256 == trained(through).weights_sha256
+    assert not list(folder.glob("*iter_*"))
 
 
 def test_a_batch_that_cannot_be_split_is_refused(tmp_path: Path, data: Path) -> None:

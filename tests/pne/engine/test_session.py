@@ -181,8 +181,8 @@ def test_weights_that_are_not_finite_never_reach_a_checkpoint(
     spec = write_run(tmp_path, data, change=rate, checkpoint_interval=1, iterations=4)
     assert main([str(spec)]) == 1
     assert "not finite" in capsys.readouterr().err
-    for path in checkpoint.checkpoints(work_of(spec)):
-        state = checkpoint.load(path)["model"]
+    for iteration in checkpoint.iterations(work_of(spec)):
+        state = checkpoint.load(checkpoint.path_of(work_of(spec), iteration))["model"]
         assert all(value.isfinite().all() for value in state.values())
 
 
