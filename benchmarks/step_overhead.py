@@ -38,6 +38,9 @@ from mmseg.registry import MODELS
 from mmseg.structures import SegDataSample
 from torch import Tensor, nn
 
+from pne.engine.runner import set_precision
+from pne.spec.identity import NUMERICS
+
 CLASSES, ERRORS, CONFUSIONS = 19, 0.1, 3
 CONFIGS = {
     "deeplabv3_r101": "deeplabv3/deeplabv3_r101-d8_4xb2-40k_cityscapes-512x1024.py",
@@ -262,10 +265,10 @@ def summary(variant: str, times: dict[str, list[float]]) -> dict[str, Any]:
 
 
 def set_up() -> None:
-    """Register the models, and let CUDA compute as fast as it can."""
+    """Register the models, and let CUDA compute as in a training."""
     import_modules_from_strings(["pne.heads", "mmseg.models"])
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
-    torch.backends.cudnn.benchmark = True
+    set_precision(NUMERICS)
+    torch.backends.cudnn.benchmark = NUMERICS["cudnn_benchmark"]
 
 
 def parser() -> argparse.ArgumentParser:

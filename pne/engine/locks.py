@@ -5,13 +5,15 @@ Imports no torch: the claim of a GPU comes before CUDA starts, because it is mad
 
 import json
 import os
-import shutil
+import re
 import socket
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import takewhile
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -23,6 +25,16 @@ from pne.files import write_text
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 JOB_VARIABLES = ("SLURM_JOB_ID", "LSB_JOBID", "PBS_JOBID", "JOB_ID")
 POLL_S = 1.0
+ASK_CUDA = """
+import ctypes
+cuda, count, device = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(), ctypes.c_int()
+if cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(count)) == 0:
+    for index in range(count.value):
+        uuid = ctypes.create_string_buffer(16)
+        if cuda.cuDeviceGet(ctypes.byref(device), index) == 0 and cuda.cuDeviceGetUuid_v2(uuid, device) == 0:
+            print(uuid.raw.hex())
+"""
+"""Prints a UUID for each device that CUDA gives to a process; asked in another one, since asking starts CUDA."""
 
 
 @contextmanager
@@ -60,15 +72,28 @@ def _name(holder: Path) -> str:
 
 
 def visible_devices() -> list[str]:
-    """Names of the GPUs that this process may use, as CUDA_VISIBLE_DEVICES or else the driver lists them."""
+    """Names of the GPUs that this process may use, as CUDA_VISIBLE_DEVICES or else the driver lists them.
+
+    Where GPUs are cut into MIG instances, these go by their UUIDs: without one, CUDA takes the first of them alone.
+    """
     if (names := os.environ.get(VISIBLE)) is not None:
-        return [name.strip() for name in names.split(",") if name.strip() and name.strip() != "-1"]
-    if shutil.which("nvidia-smi") is None:
-        return []
-    listed = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True, timeout=60, check=False)
-    return [
-        str(index) for index in range(len([line for line in listed.stdout.splitlines() if line.startswith("GPU ")]))
-    ]
+        return list(takewhile(lambda name: name not in ("", "-1"), map(str.strip, names.split(","))))
+    listed = _printed("nvidia-smi", "--list-gpus")
+    if instances := re.findall(r"UUID: (MIG-[^)]+)", listed):
+        return instances
+    return [str(index) for index in range(len(_uuids()) or len(re.findall(r"^GPU \d", listed, re.MULTILINE)))]
+
+
+def _uuids() -> list[str]:
+    """Identities of the devices that CUDA sees, in its order; none where its driver cannot be asked."""
+    return _printed(sys.executable, "-c", ASK_CUDA).split()
+
+
+def _printed(*command: str) -> str:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
 
 
 @contextmanager
@@ -98,22 +123,28 @@ def claimed_devices(
     Raises
     ------
     UserError
-        If fewer than ``count`` GPUs are visible.
+        If fewer than ``count`` GPUs are visible, unless it is one that may be missing; or if they are parts of GPUs.
     """
     names = visible_devices()
-    if count == 0 or not names:
+    if count == 0 or (count == 1 and not names):
         yield []
         return
     if len(names) < count:
         raise UserError(
             f"gpus: {count} asked for, but {len(names)} visible ({VISIBLE}={','.join(names)}); "
-            f"ask for fewer (--config gpus={len(names)}) or make more visible"
+            f"ask for fewer (--config gpus={max(1, len(names))}) or make more visible"
+        )
+    if count > 1 and names[0].startswith("MIG-"):
+        raise UserError(
+            f"gpus: {count} asked for, but MIG instances ({', '.join(names)}) cannot train one run together"
         )
     folder = folder or default_folder()
     folder.mkdir(parents=True, exist_ok=True)
     before = os.environ.get(VISIBLE)
     with ExitStack() as claims:
-        chosen = _claim(names, count, folder, claims, report)
+        uuids = [] if names[0].startswith("MIG-") else _uuids()  # steps of a job may call several devices 0
+        known = dict(zip(names, uuids, strict=True)) if len(uuids) == len(names) else {}
+        chosen = _claim({name: known.get(name, name) for name in names}, count, folder, claims, report)
         os.environ[VISIBLE] = ",".join(chosen)
         try:
             yield chosen
@@ -135,15 +166,18 @@ def default_folder() -> Path:
 
 
 def _claim(
-    names: Sequence[str], count: int, folder: Path, claims: ExitStack, report: Callable[[str], None]
+    names: Mapping[str, str], count: int, folder: Path, claims: ExitStack, report: Callable[[str], None]
 ) -> list[str]:
-    """Lock ``count`` of the devices, all or none at a time, so that two processes cannot wait for each other."""
+    """Lock ``count`` of the devices, all or none at a time, so that two processes cannot wait for each other.
+
+    ``names`` maps the name of each to what it is, which is locked.
+    """
     told = False
     while True:
         with ExitStack() as attempt:
             chosen = []
-            for name in names:
-                lock = FileLock(folder / f"gpu{name}.lock")
+            for name, device in names.items():
+                lock = FileLock(folder / f"gpu{device.replace('/', '_')}.lock")
                 try:
                     attempt.enter_context(lock.acquire(timeout=0))
                 except Timeout:

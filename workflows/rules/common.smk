@@ -68,6 +68,7 @@ def cores(wildcards):
 # Resources of every rule that loads a network.
 NEEDS_OF_RUN = {
     "gpu": gpus,
+    "attempt": lambda wildcards, attempt: attempt,
     "mem_mb": lambda wildcards, attempt: RESOURCES.memory(gpus(wildcards), attempt),
     "runtime": lambda wildcards, attempt: RESOURCES.minutes(
         run_of(wildcards).model, run_of(wildcards).iterations, attempt

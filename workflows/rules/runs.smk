@@ -72,7 +72,7 @@ rule train:
     message:
         "train {wildcards.run}"
     shell:
-        "python -m pne.train {input.spec:q} >> {log:q} 2>&1"
+        "PNE_ATTEMPT={resources.attempt} python -m pne.train {input.spec:q} >> {log:q} 2>&1"
 
 
 rule evaluate:
@@ -92,7 +92,7 @@ rule evaluate:
     message:
         "evaluate {wildcards.run} at several scales"
     shell:
-        "python -m pne.evaluate --evaluation multi_scale_flip {input.spec:q} >> {log:q} 2>&1"
+        "PNE_ATTEMPT={resources.attempt} python -m pne.evaluate --evaluation multi_scale_flip {input.spec:q} >> {log:q} 2>&1"
 
 
 rule retrain:
@@ -113,7 +113,7 @@ rule retrain:
     message:
         "train {wildcards.run} anew"
     shell:
-        "python -m pne.train --retrain {input.spec:q} >> {log:q} 2>&1"
+        "PNE_ATTEMPT={resources.attempt} python -m pne.train --retrain {input.spec:q} >> {log:q} 2>&1"
 
 
 rule submission:
