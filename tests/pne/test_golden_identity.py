@@ -8,7 +8,7 @@ import pytest
 
 from pne.spec import load_track
 
-TRACKS = ("quick", "camvid_tiny", "camvid_small", "camvid_small_tuning", "camvid", "paper")
+TRACKS = ("quick", "camvid_tiny", "camvid_small", "camvid_small_tuning", "camvid_short", "camvid", "paper")
 SEEDS = {"default": None, "0,1": (0, 1)}
 
 

@@ -6,9 +6,14 @@ import signal
 from pathlib import Path
 
 import pytest
+import torch
+from mmengine.structures import PixelData
+from mmseg.structures import SegDataSample
 from tiny_runs import signalled_at, trained, work_of, write_run
+from torch.utils.data._utils.pin_memory import pin_memory
 
 from pne.engine import evaluation
+from pne.engine.loaders import collate_to_pin
 from pne.train import main
 
 
@@ -55,3 +60,21 @@ def test_after_an_interrupted_evaluation_none_is_left(
     monkeypatch.setattr(evaluation, "evaluate", stop_amid)
     assert main([str(write_run(tmp_path, data, workers=2))]) == 75
     assert set(multiprocessing.active_children()) == before
+
+
+def test_images_and_labels_are_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    pinned: list[torch.Tensor] = []
+
+    def pin(tensor: torch.Tensor) -> torch.Tensor:
+        pinned.append(tensor.clone())
+        return pinned[-1]
+
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
+    labels = torch.arange(6).reshape(1, 2, 3)
+    sample = SegDataSample(metainfo={"ori_shape": (2, 3)}, gt_sem_seg=PixelData(data=labels))
+    batch = pin_memory(collate_to_pin([{"inputs": torch.ones(3, 2, 3), "data_samples": sample}]))
+    (image,), (found,) = batch["inputs"], batch["data_samples"]
+    assert any(image is tensor for tensor in pinned)
+    assert any(found.gt_sem_seg.data is tensor for tensor in pinned)
+    assert torch.equal(found.gt_sem_seg.data, labels)
+    assert found.ori_shape == (2, 3)

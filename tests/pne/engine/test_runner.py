@@ -7,13 +7,18 @@ from pathlib import Path
 
 import pytest
 import torch
+from mmengine.structures import PixelData
+from mmseg.models import SegDataPreProcessor
 from mmseg.registry import MODELS
-from tiny_runs import PNE, signalled_at, trained, work_of, write_run
+from mmseg.structures import SegDataSample
+from tiny_runs import PNE, model_config, signalled_at, trained, work_of, write_run
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from pne.engine import checkpoint
-from pne.engine.processes import Processes
+from pne.engine.processes import Processes, choose_device
 from pne.engine.runner import (
     Bfloat16OptimWrapper,
+    PreProcessor,
     ResumableTrainLoop,
     TrainingRunner,
     micro_batches,
@@ -223,3 +228,69 @@ def test_precision_is_set_as_the_config_says() -> None:
         set_precision(NUMERICS)
     assert torch.get_float32_matmul_precision() == "highest"
     assert torch.backends.cudnn.allow_tf32
+
+
+class Calls(TorchDispatchMode):
+    """Notes the operations inside the block, and which copies to another device wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+        self.waits: list[bool] = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        self.names.append(str(function))
+        if str(function) == "aten._to_copy.default" and "device" in kwargs and args[0].device != kwargs["device"]:
+            self.waits.append(not kwargs.get("non_blocking"))
+        return function(*args, **kwargs)
+
+
+def preprocessors() -> tuple[SegDataPreProcessor, SegDataPreProcessor]:
+    """One of mmsegmentation, and one that works in our way."""
+    stock, quick = (MODELS.build(model_config(None)["data_preprocessor"]) for _ in range(2))
+    PreProcessor.take_over(quick)
+    return stock, quick
+
+
+def batch() -> dict:
+    generator = torch.Generator().manual_seed(0)
+    inputs = [torch.randint(0, 256, (3, 30, 40), generator=generator, dtype=torch.uint8) for _ in range(2)]
+    labels = [torch.randint(0, 11, (1, 30, 40), generator=generator) for _ in inputs]
+    return {"inputs": inputs, "data_samples": [SegDataSample(gt_sem_seg=PixelData(data=one)) for one in labels]}
+
+
+def test_batches_are_prepared_as_ever() -> None:
+    register({})
+    expected, found = (preprocessor(batch(), True) for preprocessor in preprocessors())
+    assert torch.equal(found["inputs"], expected["inputs"])
+    assert found["inputs"].stride() == expected["inputs"].stride()
+    for one, other in zip(found["data_samples"], expected["data_samples"], strict=True):
+        assert torch.equal(one.gt_sem_seg.data, other.gt_sem_seg.data)
+        assert one.metainfo == other.metainfo
+
+
+def test_no_batch_waits_for_the_device() -> None:
+    """A copy that waits, and an index made of a list, which is copied so, each wait for all work before them."""
+    register({})
+    stock, quick = (preprocessor.to("meta") for preprocessor in preprocessors())
+    with Calls() as usual:
+        stock(batch(), True)
+    with Calls() as calls:
+        quick(batch(), True)
+    assert (usual.waits[:4], "aten.index.Tensor" in usual.names) == ([True] * 4, True)
+    assert (calls.waits, "aten.index.Tensor" in calls.names) == ([False] * 4, False)
+
+
+def test_long_tracks_ask_for_a_gpu_and_say_so_where_there_is_none(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    for track in ("paper", "camvid", "camvid_short"):
+        devices = {
+            run.runtime.device for run in load_track(track, experiments=repository / "experiments").runs.values()
+        }
+        assert devices == {"cuda"}
+    with pytest.raises(UserError, match=r"sees no CUDA device; run where there is a GPU .*--config device=cpu"):
+        choose_device("cuda")
+    assert choose_device("auto").type == "cpu"

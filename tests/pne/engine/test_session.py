@@ -10,12 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from mmseg.models import EncoderDecoder
 from spy_hooks import notes
-from tiny_runs import CONTRAST, draw_images, environment, scored, trained, work_of, write_run
+from tiny_runs import CONTRAST, Training, draw_images, environment, scored, trained, work_of, write_run
 
 from pne.counts import read_confusion
 from pne.datasets import layouts
-from pne.engine import checkpoint
+from pne.engine import checkpoint, session
 from pne.engine.locks import held
 from pne.files import sha256
 from pne.results import TrainResult, read_result
@@ -121,10 +122,13 @@ def test_a_lost_score_is_made_again_without_training(copied: Path) -> None:
     assert read_confusion(copied.parent / "single_scale.confusion.npz").names == counts.names
 
 
-def test_equal_runs_end_with_equal_files(finished: dict[str, Path], tmp_path: Path, data: Path) -> None:
-    again = write_run(tmp_path, data, "base", iterations=12, log_interval=5, checkpoint_interval=7, workers=2)
-    assert main([str(again)]) == 0
-    assert trained(again).weights_sha256 == trained(finished["base"]).weights_sha256
+def test_runs_after_each_other_end_as_in_processes_of_their_own(
+    finished: dict[str, Path], tmp_path: Path, data: Path
+) -> None:
+    again = write_run(tmp_path, data, "seed1", iterations=12, seed=1, log_interval=5, checkpoint_interval=7, workers=2)
+    assert Training(again).finish()[0] == 0
+    assert trained(again).weights_sha256 == trained(finished["seed1"]).weights_sha256  # the third of its process
+    assert scored(again).counts_sha256 == scored(finished["seed1"]).counts_sha256
 
 
 def test_retraining_replaces_results_only_when_it_has_succeeded(tmp_path: Path) -> None:
@@ -147,7 +151,9 @@ def test_retraining_replaces_results_only_when_it_has_succeeded(tmp_path: Path) 
     assert not (work_of(spec) / "retrain").exists()
 
 
-def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path, data: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_loss_that_is_not_finite_stops_the_run(
+    tmp_path: Path, data: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rate = {"optim_wrapper.optimizer.lr": 1e30, "param_scheduler": []}
     spec = write_run(tmp_path, data, change=rate, log_interval=4, checkpoint_interval=50, iterations=20)
     assert main([str(spec)]) == 1
@@ -160,6 +166,63 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path, data: Path, cap
     assert 1 <= progress["iteration"] <= 4
     assert f"iteration {progress['iteration']}: the loss" in error
     assert not (spec.parent / "train.json").exists()
+    monkeypatch.setenv("PNE_ATTEMPT", "2")  # by a scheduler that tries again
+    assert main([str(spec)]) == 1
+    told = capsys.readouterr()
+    assert f"{progress['error']} (the first attempt's; another one does not mend it)" in told.err
+    assert "Traceback" not in told.err
+    assert "iterations, batch" not in told.out  # it did not begin
+    assert json.loads((work_of(spec) / "progress.json").read_text()) == progress
+
+
+@pytest.mark.parametrize("state", [{"state": "running"}, {"state": "failed", "lasting": False}])
+def test_another_attempt_goes_on_after_what_a_retry_mends(
+    state: dict, tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = write_run(tmp_path, data, iterations=1)
+    work_of(spec).mkdir(parents=True)
+    (work_of(spec) / "progress.json").write_text(json.dumps({"error": "Input/output error", **state}))
+    monkeypatch.setenv("PNE_ATTEMPT", "2")
+    assert main([str(spec)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("part", "batch_size", "advice"),
+    [
+        (
+            "extract_feat",
+            6,
+            "with 6 images per forward pass; try fewer (--micro-batch 3, or micro_batch=3 in --config), more",
+        ),
+        ("extract_feat", 3, "with 3 images per forward pass; try more GPUs, or GPUs with more memory"),
+        (
+            "predict",
+            2,
+            "in predicting; try --bfloat16 (of pne.evaluate and pne.submission), a GPU with more memory, or the",
+        ),
+    ],
+)
+def test_too_little_memory_is_told_with_what_helps_there(
+    part: str,
+    batch_size: int,
+    advice: str,
+    tmp_path: Path,
+    data: Path,
+    capsys: pytest.CaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*arguments: object, **options: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    monkeypatch.setattr(EncoderDecoder, part, fail)
+    monkeypatch.setattr(session, "check_buildable", lambda *arguments: None)  # it passes shapes through the network
+    spec = write_run(tmp_path, data, iterations=1, batch_size=batch_size)
+    assert main([str(spec)]) == 1
+    error = capsys.readouterr().err
+    assert f"out of memory {advice}" in error
+    assert "(OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.)" in error
+    assert "Traceback" not in error
+    assert f"out of memory {advice}" in json.loads((work_of(spec) / "progress.json").read_text())["error"]
 
 
 def test_a_misspelt_argument_is_named_before_any_iteration(

@@ -133,6 +133,17 @@ def test_a_selection_that_cannot_be_shown_is_a_clear_error(specs, tmp_path, caps
     assert message in capsys.readouterr().err
 
 
+def test_too_little_memory_is_told(specs, monkeypatch, capsys):
+    def fail(*arguments):
+        raise RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
+
+    monkeypatch.setattr(Network, "look", fail)
+    assert extract.main([str(specs["base"])]) == 1
+    error = capsys.readouterr().err
+    assert "out of memory in the extraction; try a GPU with more memory, or the CPU (--config device=cpu) (R" in error
+    assert "Traceback" not in error
+
+
 def test_damaged_archives_are_clear_errors(features, tmp_path):
     path = tmp_path / "features.npz"
     with pytest.raises(UserError, match="no such file"):
