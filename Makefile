@@ -61,6 +61,10 @@ test: .venv/.ready ## run the test suite
 test-cluster: .venv/.ready ## the SLURM profile on a real SLURM of this machine (root on Debian; installs its packages)
 	@$(BIN)/python -m pytest -m slow tests/workflow/test_slurm.py $(ARGS)
 
+.PHONY: test-wheel
+test-wheel: .venv/.ready ## the plug-in installed from a wheel in a clean environment, used as the README says
+	@$(BIN)/python -m pytest -m slow tests/test_wheel.py $(ARGS)
+
 .PHONY: rehearse-fixtures
 rehearse-fixtures: .venv/.ready ## two iterations of every run of the paper track on small real images, on the CPU
 	@$(BIN)/python -m pytest -s -m slow tests/pne/test_rehearse.py $(ARGS)

@@ -270,7 +270,7 @@ def test_a_table_under_another_name_than_its_own_is_found(declarations, file, ex
 @pytest.mark.parametrize(
     ("track", "folder", "arguments", "expected"),
     [
-        ("quik", "", {}, r"no track 'quik'; did you mean quick\? allowed: camvid, camvid_small, camvid_small_tuning"),
+        ("quik", "", {}, r"no track 'quik'; did you mean quick\? allowed: camvid, camvid_short, camvid_small"),
         ("quick", "", {"tables": ["ade"]}, "no table 'ade'; did you mean ade20k"),
         ("quick", "none", {}, "no such folder of declarations"),
     ],
