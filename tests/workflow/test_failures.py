@@ -45,11 +45,14 @@ def results(checkout: Checkout, run: str) -> dict[str, bytes]:
 
 def test_failures_kills_and_training_anew_lose_no_result(checkout: Checkout) -> None:
     (checkout / "experiments/tables/diverging.yaml").write_text(TABLE)
-    output = checkout.snakemake("--cores", "2", *TARGET, accept=(1,))
+    output = checkout.snakemake("--cores", "2", "--retries", "1", *TARGET, accept=(1,))
     sound, broken = (runs(checkout)[row] for row in ("sound", "broken"))
     before = results(checkout, sound)
     assert set(before) == {"train.json", "single_scale.json"}
     assert not results(checkout, broken)
+    log = (checkout / f"results/quick/runs/{broken}/log").read_text()
+    assert log.endswith("lower the learning rate (the first attempt's; another one does not mend it)\n")
+    assert "iterations, batch" not in log  # Snakemake began it anew: the second attempt did not train
     text = (checkout / "results/quick/tables/diverging.md").read_text()
     assert "–" in next(line for line in text.splitlines() if "Broken" in line)
     assert "fail" in text.lower()

@@ -35,31 +35,25 @@ def test_after_success_none_is_left_before_the_evaluation(
     assert set(multiprocessing.active_children()) == before
 
 
-def test_after_a_failure_none_is_left(tmp_path: Path, data: Path) -> None:
-    before = set(multiprocessing.active_children())
-    rate = {"optim_wrapper.optimizer.lr": 1e30, "param_scheduler": []}
-    assert main([str(write_run(tmp_path, data, change=rate, workers=2))]) == 1
-    assert set(multiprocessing.active_children()) == before
-
-
-def test_an_interrupted_command_ends(tmp_path: Path, data: Path) -> None:
-    spec = write_run(tmp_path, data, iterations=400, workers=2)
-    assert signalled_at(work_of(spec), signal.SIGTERM, 2, spec)[0] == 75  # waits for the end of the process
-
-
-def test_after_an_interrupted_evaluation_none_is_left(
+def test_after_a_failure_and_an_interrupted_evaluation_none_is_left(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = set(multiprocessing.active_children())
-    evaluate = evaluation.evaluate
+    before, evaluate = set(multiprocessing.active_children()), evaluation.evaluate
 
     def stop_amid(*arguments: object, **options: object) -> object:
         os.kill(os.getpid(), signal.SIGTERM)  # the check between two images raises
         return evaluate(*arguments, **options)
 
     monkeypatch.setattr(evaluation, "evaluate", stop_amid)
-    assert main([str(write_run(tmp_path, data, workers=2))]) == 75
-    assert set(multiprocessing.active_children()) == before
+    rate = {"optim_wrapper.optimizer.lr": 1e30, "param_scheduler": []}
+    for name, change, status in (("diverges", rate, 1), ("stops", {}, 75)):
+        assert main([str(write_run(tmp_path, data, name, change=change, workers=2))]) == status
+        assert set(multiprocessing.active_children()) == before
+
+
+def test_an_interrupted_command_ends(tmp_path: Path, data: Path) -> None:
+    spec = write_run(tmp_path, data, iterations=400, workers=2)
+    assert signalled_at(work_of(spec), signal.SIGTERM, 2, spec)[0] == 75  # waits for the end of the process
 
 
 def test_images_and_labels_are_pinned(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,16 +115,11 @@ def test_history_is_rewound_to_where_a_run_goes_on(tmp_path: Path) -> None:
     assert history.path.read_text() == ""
 
 
-def test_warm_up_of_every_process_is_left_out() -> None:
+def test_warm_up_of_every_process_is_left_out_and_less_of_short_trainings() -> None:
     slow, typical = [9.0] * 10, [1.0, 2.0, 3.0]
-    ages = [*range(13), *range(13)]
-    assert typical_time([*slow, *typical, *slow, *typical], ages) == 2.0
-
-
-def test_short_trainings_leave_out_less() -> None:
-    assert typical_time([9.0, 9.0, 9.0, 2.0], range(4)) == 2.0
-    assert typical_time([9.0, 2.0], range(2)) == 2.0
-    assert typical_time([9.0], range(1)) == 9.0
+    assert typical_time([*slow, *typical, *slow, *typical], [*range(13), *range(13)]) == 2.0
+    for times, expected in (([9.0, 9.0, 9.0, 2.0], 2.0), ([9.0, 2.0], 2.0), ([9.0], 9.0)):
+        assert typical_time(times, range(len(times))) == expected
 
 
 def test_the_clock_gives_one_time_per_iteration_and_forgets(monkeypatch: pytest.MonkeyPatch) -> None:

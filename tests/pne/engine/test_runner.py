@@ -56,23 +56,17 @@ def prepared(config: dict, **changes: object) -> dict:
     return prepare(Run.model_construct(**about), config, per_process=4, parts=2, workers=1)
 
 
-@pytest.mark.parametrize(("batch", "world", "expected"), [(8, 1, 8), (8, 4, 2), (3, 3, 1)])
-def test_the_global_batch_is_kept(batch: int, world: int, expected: int) -> None:
-    assert per_process_batch(batch, world) == expected
-
-
-def test_a_batch_that_cannot_be_split_names_what_can() -> None:
+def test_the_global_batch_is_kept_or_refused_with_what_can_be_split() -> None:
+    for (batch, world), expected in {(8, 1): 8, (8, 4): 2, (3, 3): 1}.items():
+        assert per_process_batch(batch, world) == expected
+    for limit, parts in {None: 1, 6: 1, 100: 1, 3: 2, 1: 6}.items():
+        assert micro_batches(6, limit) == parts
     with pytest.raises(UserError, match="8 images cannot be split evenly over 3 processes; use one of 1, 2, 4, 8"):
         per_process_batch(8, 3)
     with pytest.raises(
         UserError, match="6 images of a process cannot be split into parts of 4 images; use one of 1, 2, 3, 6"
     ):
         micro_batches(6, 4)
-
-
-@pytest.mark.parametrize(("limit", "parts"), [(None, 1), (6, 1), (100, 1), (3, 2), (1, 6)])
-def test_number_of_parts(limit: int | None, parts: int) -> None:
-    assert micro_batches(6, limit) == parts
 
 
 def test_parts_hold_every_image_once_in_order() -> None:
@@ -110,7 +104,7 @@ def test_the_plain_model_has_no_branch_and_fetches_nothing() -> None:
     assert MODELS.get("FCNHead") is not None
 
 
-def test_it_belongs_to_the_machine_and_names_no_run(repository: Path) -> None:
+def test_it_belongs_to_the_machine_names_no_run_and_may_be_the_track_s(repository: Path) -> None:
     declared = load_track("quick", experiments=repository / "experiments")
     cut = load_track("quick", experiments=repository / "experiments", runtime={"micro_batch": 2})
     assert list(cut.runs) == list(declared.runs)
@@ -118,8 +112,6 @@ def test_it_belongs_to_the_machine_and_names_no_run(repository: Path) -> None:
     assert {run.runtime.micro_batch for run in cut.runs.values()} == {2}
     assert {run.config_sha256 for run in cut.runs.values()} == {run.config_sha256 for run in declared.runs.values()}
 
-
-def test_a_track_may_declare_it(repository: Path) -> None:
     catalogue = read_catalogue(repository / "experiments")
     track = catalogue.tracks["quick"].model_copy(update={"micro_batch": 4})
     catalogue = replace(catalogue, tracks={**catalogue.tracks, "quick": track})
@@ -127,17 +119,14 @@ def test_a_track_may_declare_it(repository: Path) -> None:
     assert {run.runtime.micro_batch for run in found.runs.values()} == {4}
 
 
-def test_nonsense_is_refused(repository: Path) -> None:
+def test_the_workflow_passes_it_to_the_description_and_refuses_nonsense(repository: Path) -> None:
+    configuration = read_configuration({"micro_batch": 2})
+    assert configuration.track_arguments["runtime"] == {"micro_batch": 2}
+    assert spec_options(configuration).endswith("--runtime micro_batch=2")
     with pytest.raises(UserError, match="runtime: micro_batch"):
         load_track("quick", experiments=repository / "experiments", runtime={"micro_batch": 0})
     with pytest.raises(UserError, match="--config micro_batch: Input should be greater"):
         read_configuration({"micro_batch": 0})
-
-
-def test_the_workflow_passes_it_to_the_description() -> None:
-    configuration = read_configuration({"micro_batch": 2})
-    assert configuration.track_arguments["runtime"] == {"micro_batch": 2}
-    assert spec_options(configuration).endswith("--runtime micro_batch=2")
 
 
 @pytest.mark.parametrize(("arguments", "expected"), [((), 2), (("--micro-batch", "1"), 1)])

@@ -23,7 +23,7 @@ from pne.results import TrainResult, read_result
 from pne.train import main
 
 
-def test_a_run_leaves_whole_results(finished: dict[str, Path]) -> None:
+def test_a_run_leaves_whole_results(finished: dict[str, Path], tmp_path: Path) -> None:
     for name, contrast in (("base", False), ("pne", True)):
         spec = finished[name]
         result, score = trained(spec), scored(spec)
@@ -42,9 +42,7 @@ def test_a_run_leaves_whole_results(finished: dict[str, Path]) -> None:
         assert (result.contrast is not None) == contrast
         assert ("loss_contrast" in result.losses) == contrast
 
-
-def test_a_result_of_before_waits_for_data_were_recorded_is_read(finished: dict[str, Path], tmp_path: Path) -> None:
-    older = json.loads((finished["base"].parent / "train.json").read_text())
+    older = json.loads((finished["base"].parent / "train.json").read_text())  # of before waits were recorded
     del older["data_s"]
     (tmp_path / "train.json").write_text(json.dumps(older))
     assert read_result(tmp_path / "train.json", TrainResult).data_s is None
@@ -70,15 +68,13 @@ def test_the_score_is_that_of_the_confusion_counts(finished: dict[str, Path]) ->
     assert matrix.sum() == 5 * 38 * 60  # two lines of each image are ignored
 
 
-def test_history_holds_a_line_per_log_interval(finished: dict[str, Path]) -> None:
+def test_history_and_summary_say_what_the_training_did(finished: dict[str, Path]) -> None:
     lines = [json.loads(line) for line in (finished["pne"].parent / "history.jsonl").read_text().splitlines()]
     assert [line["iter"] for line in lines] == [2, 4, 6, 8, 10, 12]
     expected = {"iter", "lr", "time_s", "data_s", "loss", "decode.loss_ce", "loss_contrast", "contrast_anchors"}
     assert expected <= set(lines[0])
     assert lines[0]["lr"] > lines[-1]["lr"]
 
-
-def test_contrast_statistics_say_whether_the_term_was_at_work(finished: dict[str, Path]) -> None:
     summary = trained(finished["pne"]).contrast
     assert summary.iterations == 11  # without the first tenth
     assert set(summary.final_statistics) == {
@@ -87,20 +83,16 @@ def test_contrast_statistics_say_whether_the_term_was_at_work(finished: dict[str
     }
     assert summary.healthy == (summary.active_fraction >= 0.9)
 
-
-def test_parameters_are_those_of_the_plain_model(finished: dict[str, Path]) -> None:
     assert trained(finished["base"]).parameters == trained(finished["pne"]).parameters
 
 
-def test_base_and_contrast_run_of_one_seed_see_the_same(finished: dict[str, Path]) -> None:
+def test_base_and_contrast_run_of_one_seed_see_the_same_another_seed_another_course(finished: dict[str, Path]) -> None:
     base, with_pne, other = (notes(finished["folder"] / name) for name in ("base", "pne", "seed1"))
     assert len(base) == 13
     assert base == with_pne  # start weights, batches, augmentation, dropout
     assert all(a["images"] != b["images"] for a, b in zip(base[1:], other[1:], strict=True))
     assert base[0]["weights"] != other[0]["weights"]
 
-
-def test_distinct_specs_end_with_distinct_weights(finished: dict[str, Path]) -> None:
     assert len({trained(finished[name]).weights_sha256 for name in ("base", "pne", "seed1")}) == 3
     assert len({sha256(work_of(finished[name]) / "final.pth") for name in ("base", "pne", "seed1")}) == 3
 

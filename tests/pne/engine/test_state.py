@@ -126,7 +126,7 @@ def draw() -> tuple:
     return random.random(), random.gauss(0, 1), *numbers, torch.rand(3).tolist(), torch.randn(1).tolist()
 
 
-def test_the_streams_go_on_after_a_checkpoint(tmp_path: Path) -> None:
+def test_seed_and_rank_make_the_streams_which_go_on_after_a_checkpoint(tmp_path: Path) -> None:
     seed_streams(5, 0)
     draw()  # leaves half of a Gaussian pair waiting in two of the streams
     checkpoint.save(tmp_path / "iter_1.pth", random_state(CPU))
@@ -135,8 +135,6 @@ def test_the_streams_go_on_after_a_checkpoint(tmp_path: Path) -> None:
     restore_random_state(checkpoint.load(tmp_path / "iter_1.pth"), CPU)
     assert [draw() for _ in range(3)] == expected
 
-
-def test_seed_and_rank_make_the_streams() -> None:
     drawn = {}
     for seed, rank in ((0, 0), (0, 1), (1, 0), (0, 0)):
         seed_streams(seed, rank)
