@@ -1,7 +1,7 @@
 """Copies of the declarations that a test may change; a few small trainings that tests share."""
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +30,12 @@ class Declarations:
 
     def replace(self, name: str, old: str, new: str) -> None:
         text = self.text(name)
-        assert text.count(old) >= 1, f"{name} no longer holds {old!r}"
+        assert old in text, f"{name} no longer holds {old!r}"
         self.write(name, text.replace(old, new, 1))
 
     def change(self, name: str, keys: tuple, value: Any) -> None:
         """Set a key of a YAML file, given by its path."""
-        data = yaml.safe_load(self.text(name))
-        place = data
+        place = data = yaml.safe_load(self.text(name))
         for key in keys[:-1]:
             place = place[key]
         place[keys[-1]] = value
@@ -68,6 +67,20 @@ def declarations(pristine: Declarations, tmp_path: Path) -> Declarations:
     """A copy of the pristine declarations that the test may change."""
     shutil.copytree(pristine.folder, tmp_path / "experiments")
     return Declarations(tmp_path / "experiments")
+
+
+@pytest.fixture
+def error_of(capsys: pytest.CaptureFixture) -> Callable[..., str]:
+    """Return a function that runs a command that has to fail, and returns what it tells: no traceback."""
+
+    def run(main: Callable[[list[str]], int], *words: object, status: int = 2) -> str:
+        capsys.readouterr()
+        assert main([*map(str, words)]) == status
+        error = capsys.readouterr().err
+        assert "Traceback" not in error
+        return error
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 """Small real runs: generated street-like images, a tiny segmentor, a spec and config on disk."""
 
+import json
 import multiprocessing
 import os
 import signal
@@ -24,9 +25,9 @@ PNE = {"type": "PNELoss"}
 CONTRAST = {"loss": PNE, "weight": 1.3, "start": 0, "projection": {"channels": 12}}
 
 
-def draw_images(root: Path, train: int = 8, test: int = 4, size: tuple[int, int] = (40, 60), seed: int = 0) -> Path:
+def draw_images(root: Path, train: int = 8, test: int = 4, size: tuple[int, int] = (40, 60)) -> Path:
     """Write images whose classes can be told by colour, in bands and blocks, with some ignored pixels."""
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     colours = random.integers(0, 256, (CLASSES, 3))
     for split, count in (("train", train), ("test", test)):
         for folder in ("img_dir", "ann_dir"):
@@ -50,11 +51,8 @@ def plain_head() -> dict[str, Any]:
         "channels": 16,
         "num_convs": 1,
         "concat_input": False,
-        "dropout_ratio": 0.1,
         "num_classes": CLASSES,
         "norm_cfg": {"type": "BN"},
-        "align_corners": False,
-        "loss_decode": {"type": "CrossEntropyLoss", "use_sigmoid": False, "loss_weight": 1.0},
     }
 
 
@@ -69,8 +67,6 @@ def model_config(contrast: dict[str, Any] | None) -> dict[str, Any]:
             "mean": [123.675, 116.28, 103.53],
             "std": [58.395, 57.12, 57.375],
             "bgr_to_rgb": True,
-            "pad_val": 0,
-            "seg_pad_val": 255,
             "size": SIZE,
         },
         "backbone": {
@@ -80,18 +76,14 @@ def model_config(contrast: dict[str, Any] | None) -> dict[str, Any]:
             "stem_channels": 8,
             "strides": (1, 2, 1, 1),
             "dilations": (1, 1, 2, 4),
-            "norm_cfg": {"type": "BN"},
             "contract_dilation": True,
         },
         "decode_head": head,
-        "train_cfg": {},
         "test_cfg": {"mode": "whole"},
     }
 
 
-def run_config(
-    data: Path, *, iterations: int, seed: int = 0, contrast: dict[str, Any] | None = None, batch_size: int = 2
-) -> dict[str, Any]:
+def run_config(data: Path, *, iterations: int = 1, contrast: dict[str, Any] | None = None) -> dict[str, Any]:
     load = [{"type": "LoadImageFromFile"}, {"type": "LoadAnnotations"}]
     augment = [
         {"type": "RandomResize", "scale": (60, 40), "ratio_range": (0.8, 1.5), "keep_ratio": True},
@@ -99,46 +91,26 @@ def run_config(
         {"type": "RandomFlip", "prob": 0.5},
         {"type": "PhotoMetricDistortion"},
     ]
-    pack = [{"type": "PackSegInputs"}]
 
-    def dataset(split: str, pipeline: list[dict]) -> dict[str, Any]:
+    def dataset(split: str, *steps: dict[str, Any]) -> dict[str, Any]:
         return {
             "type": "CamVidDataset",
             "data_root": str(data),
             "data_prefix": {"img_path": f"img_dir/{split}", "seg_map_path": f"ann_dir/{split}"},
-            "pipeline": pipeline,
+            "pipeline": [*load, *steps, {"type": "PackSegInputs"}],
             "cache_data": True,
         }
 
-    evaluation = {
-        "batch_size": 1,
-        "num_workers": 0,
-        "persistent_workers": False,
-        "sampler": {"type": "DefaultSampler", "shuffle": False},
-        "dataset": dataset("test", load + pack),
-    }
     return {
-        "custom_imports": {"imports": ["pne.heads", "pne.datasets.registered"], "allow_failed_imports": False},
-        "default_scope": "mmseg",
-        "env_cfg": {"cudnn_benchmark": True, "mp_cfg": {"mp_start_method": "fork", "opencv_num_threads": 0}},
         "model": model_config(contrast),
         "train_dataloader": {
-            "batch_size": batch_size,
-            "num_workers": 0,
-            "persistent_workers": False,
-            "sampler": {"type": "PositionedInfiniteSampler", "shuffle": True, "seed": seed},
-            "dataset": {"type": "PositionSeeded", "dataset": dataset("train", load + augment + pack)},
+            "sampler": {"type": "PositionedInfiniteSampler"},
+            "dataset": {"type": "PositionSeeded", "dataset": dataset("train", *augment)},
         },
-        "test_dataloader": evaluation,
-        "train_cfg": {"type": "IterBasedTrainLoop", "max_iters": iterations, "val_interval": iterations},
-        "optim_wrapper": {
-            "type": "OptimWrapper",
-            "optimizer": {"type": "SGD", "lr": 0.02, "momentum": 0.9, "weight_decay": 0.0005},
-        },
-        "param_scheduler": [
-            {"type": "PolyLR", "eta_min": 1e-4, "power": 0.9, "begin": 0, "end": iterations, "by_epoch": False}
-        ],
-        "randomness": {"seed": seed},
+        "test_dataloader": {"num_workers": 0, "dataset": dataset("test")},
+        "train_cfg": {"type": "IterBasedTrainLoop", "max_iters": iterations},
+        "optim_wrapper": {"type": "OptimWrapper", "optimizer": {"type": "SGD", "lr": 0.02, "momentum": 0.9}},
+        "param_scheduler": [{"type": "PolyLR", "power": 0.9, "end": iterations, "by_epoch": False}],
     }
 
 
@@ -160,13 +132,9 @@ def write_run(
 
     ``change`` is as in `pne.spec.stock.apply_changes`; other keywords are those of the spec's runtime.
     """
-    config = run_config(data, iterations=iterations, seed=seed, contrast=contrast, batch_size=batch_size)
-    config = apply_changes(config, change or {})
-    about = None
-    if contrast is not None:
-        loss = dict(contrast["loss"])
-        about = {"loss": loss.pop("type"), "options": loss, "weight": contrast["weight"]}
-        about["start"] = contrast.get("start", 0)
+    config = apply_changes(run_config(data, iterations=iterations, contrast=contrast), change or {})
+    loss = {**contrast["loss"]} if contrast else {}
+    about = contrast and {"loss": loss.pop("type"), "options": loss, "start": contrast.get("start", 0)}
     settings = {
         "data_root": str(data.parent),
         "results": str(folder / "results"),
@@ -197,9 +165,18 @@ def write_run(
     return write_spec(run, config)
 
 
+def train_run(folder: Path, data: Path, name: str = "tiny", **settings: Any) -> Path:
+    """Write a run as `write_run` does and train it; returns the path of the spec."""
+    from pne.train import main
+
+    spec = write_run(folder, data, name, **settings)
+    assert main([str(spec)]) == 0
+    return spec
+
+
 def spied(folder: Path) -> dict[str, Any]:
     """Changes of a config that make a hook note what the training sees, below ``folder``."""
-    imports = {"imports": ["pne.heads", "pne.datasets.registered", "spy_hooks"], "allow_failed_imports": False}
+    imports = {"imports": ["spy_hooks"], "allow_failed_imports": False}
     return {"custom_imports": imports, "custom_hooks": [{"type": "SpyHook", "folder": str(folder)}]}
 
 
@@ -213,6 +190,21 @@ def trained(spec: Path) -> TrainResult:
 
 def scored(spec: Path, evaluation: str = "single_scale") -> EvaluationResult:
     return read_result(spec.parent / f"{evaluation}.json", EvaluationResult)
+
+
+def progress_of(spec: Path, name: str = "progress.json") -> dict[str, Any]:
+    return json.loads((work_of(spec) / name).read_text())
+
+
+def history_of(spec: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (spec.parent / "history.jsonl").read_text().splitlines()]
+
+
+def final_state(spec: Path) -> dict[str, Any]:
+    """Return the final weights by name."""
+    from pne.engine import checkpoint
+
+    return checkpoint.load(work_of(spec) / "final.pth")["state_dict"]
 
 
 def environment() -> dict[str, str]:
@@ -234,15 +226,6 @@ class Training:
         self.log = Path(name)
         self.process = FORKS.Process(target=_train, args=([str(word) for word in arguments], name, environment))
         self.process.start()
-
-    def wait_for(self, path: Path) -> None:
-        """Wait until a file is there."""
-        while not path.exists():
-            assert self.process.is_alive(), self.finish()
-            time.sleep(0.005)
-
-    def signal(self, signum: int) -> None:
-        os.kill(self.process.pid, signum)
 
     def finish(self) -> tuple[int, str]:
         """Wait for the end; return exit status (negative: killed by that signal) and all output."""
@@ -266,8 +249,10 @@ def _train(arguments: list[str], log: str, environment: dict[str, Any]) -> None:
 def signalled_at(work: Path, signum: signal.Signals, iteration: int, *arguments: Any) -> tuple[int, str]:
     """Start a training and send it a signal as soon as its checkpoint of ``iteration`` is there."""
     training = Training(*arguments)
-    training.wait_for(work / f"iter_{iteration}.pth")
-    training.signal(signum)
+    while not (work / f"iter_{iteration}.pth").exists():
+        assert training.process.is_alive(), training.finish()
+        time.sleep(0.005)
+    os.kill(training.process.pid, signum)
     return training.finish()
 
 

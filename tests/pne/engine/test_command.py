@@ -10,6 +10,7 @@ from pne.engine import command
 from pne.engine.command import OutOfMemoryFailure, RunFailure, launch, told_out_of_memory
 
 DEVICE = "try less"
+WORKER = "DataLoader worker (pid 7) is killed by signal: "
 HOST = "try less, fewer loader processes (workers), or a job with more memory"
 SHARED = "try fewer loader processes (workers), or a larger /dev/shm"
 
@@ -23,19 +24,13 @@ SHARED = "try fewer loader processes (workers), or a larger /dev/shm"
         (RuntimeError("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`"), DEVICE),
         (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), DEVICE),
         (RuntimeError("NCCL error: unhandled cuda error\nLast error:\nCuda failure 2 'out of memory'"), DEVICE),
-        (
-            RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
-            HOST,
-        ),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"), HOST),
         (RuntimeError("std::bad_alloc"), HOST),
         (MemoryError(), HOST),
         (MemoryError("Unable to allocate 3.00 GiB for an array"), HOST),
         (OSError(12, "Cannot allocate memory"), HOST),
-        (RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed."), HOST),
-        (
-            RuntimeError("DataLoader worker (pid 7) is killed by signal: Bus error. Possibly out of shared memory."),
-            SHARED,
-        ),
+        (RuntimeError(f"{WORKER}Killed."), HOST),
+        (RuntimeError(f"{WORKER}Bus error. Possibly out of shared memory."), SHARED),
         (RuntimeError("unable to allocate shared memory(shm) for file </torch_7>: No space left on device"), SHARED),
     ],
 )

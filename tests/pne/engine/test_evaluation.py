@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mmseg.evaluation import IoUMetric
 from PIL import Image
-from tiny_runs import draw_images, scored, work_of, write_run
+from tiny_runs import draw_images, final_state, progress_of, scored, work_of, write_run
 
 from pne import evaluate, train
 from pne.counts import BINS, read_confusion, scores
@@ -27,110 +28,99 @@ def command(evaluation: str, *arguments: object) -> int:
     return evaluate.main(["--evaluation", evaluation, *map(str, arguments)])
 
 
-def weights(spec: Path) -> Path:
-    return work_of(spec) / "final.pth"
-
-
-@pytest.fixture
-def spec(copied: Path) -> Path:
-    """A finished run that the test may change."""
-    return copied
-
-
-def test_another_evaluation_does_not_train(spec: Path) -> None:
-    before = {path.name: path.stat().st_mtime_ns for path in spec.parent.iterdir()}
-    assert command("multi_scale_flip", spec) == 0
-    after = {path.name: path.stat().st_mtime_ns for path in spec.parent.iterdir()}
+def test_another_evaluation_does_not_train_and_one_pass_counts_all_scores(copied: Path) -> None:
+    before = {path.name: path.stat().st_mtime_ns for path in copied.parent.iterdir()}
+    assert command("multi_scale_flip", copied) == 0
+    after = {path.name: path.stat().st_mtime_ns for path in copied.parent.iterdir()}
     assert set(after) - set(before) == {"multi_scale_flip.json", "multi_scale_flip.confusion.npz"}
     assert before.items() <= after.items()
-    found = scored(spec, "multi_scale_flip")
-    assert found.images == 5
-    assert found.weights_sha256 == scored(spec, "single_scale").weights_sha256
-    counts = read_confusion(spec.parent / "multi_scale_flip.confusion.npz").total()
-    assert found.aacc == pytest.approx(100 * counts.diagonal().sum() / counts.sum())
+    found, other = scored(copied, "multi_scale_flip"), scored(copied)
+    assert (found.images, found.weights_sha256) == (5, other.weights_sha256)
+    for score in (found, other):
+        counts = read_confusion(copied.parent / f"{score.evaluation}.confusion.npz")
+        assert (counts.boundary.shape, counts.calibration.shape) == ((5, 11, 3), (5, BINS, 3))
+        pixels, correct, confidence = counts.calibration.sum((0, 1))
+        assert (pixels, correct) == (counts.total().sum(), counts.total().trace())
+        assert score.aacc == pytest.approx(100 * correct / pixels)
+        assert (counts.boundary[..., 0] <= counts.boundary[..., 1]).all()
+        assert 1 / 11 <= confidence / pixels <= 1
 
 
-def test_an_evaluation_of_these_weights_is_not_repeated(spec: Path, capsys: pytest.CaptureFixture) -> None:
-    first = scored(spec, "single_scale")
-    assert command("single_scale", spec) == 0
+def test_an_evaluation_of_these_weights_is_not_repeated(copied: Path, capsys: pytest.CaptureFixture) -> None:
+    first, path = scored(copied), copied.parent / "single_scale.json"
+    assert command("single_scale", copied) == 0
     assert "evaluated already" in capsys.readouterr().out
-    path = spec.parent / "single_scale.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "weights_sha256": "of other weights", "miou": 99.0}))
-    assert command("single_scale", spec) == 0
-    again = scored(spec, "single_scale")
-    assert (again.miou, again.aacc, again.class_iou) == (first.miou, first.aacc, first.class_iou)
+    for spoilt in ({"weights_sha256": "of other weights"}, {"miou": 99.0}):
+        path.write_text(json.dumps({**json.loads(path.read_text()), **spoilt}))
+        assert command("single_scale", copied) == 0
+        again = scored(copied)
+        assert (again.miou, again.class_iou, again.weights_sha256) == (
+            *(first.miou, first.class_iou, first.weights_sha256),
+        )
 
 
-def test_a_result_in_bfloat16_does_not_answer_for_float32(spec: Path, capsys: pytest.CaptureFixture) -> None:
-    assert command("multi_scale_flip", "--bfloat16", spec) == 0
-    assert scored(spec, "multi_scale_flip").images == 5
-    assert scored(spec, "multi_scale_flip").bfloat16
-    assert not scored(spec, "single_scale").bfloat16
-    assert command("multi_scale_flip", spec) == 0
-    assert not scored(spec, "multi_scale_flip").bfloat16
-    assert "evaluated already" not in capsys.readouterr().out
-    assert command("multi_scale_flip", "--bfloat16", spec) == 0
-    assert "evaluated already" in capsys.readouterr().out
-    assert not scored(spec, "multi_scale_flip").bfloat16
+def test_a_result_in_bfloat16_does_not_answer_for_float32(copied: Path, capsys: pytest.CaptureFixture) -> None:
+    for options, bfloat16, repeated in (
+        (["--bfloat16"], True, False),
+        ([], False, False),
+        (["--bfloat16"], False, True),
+    ):
+        assert command("multi_scale_flip", *options, copied) == 0
+        assert scored(copied, "multi_scale_flip").bfloat16 == bfloat16
+        assert ("evaluated already" in capsys.readouterr().out) == repeated
+    assert not scored(copied).bfloat16
 
 
-def test_other_weights_are_refused(spec: Path, capsys: pytest.CaptureFixture) -> None:
-    content = checkpoint.load(weights(spec))
+def test_other_weights_are_refused(copied: Path, error_of: Callable) -> None:
+    content = {"state_dict": final_state(copied)}
     content["state_dict"]["decode_head.conv_seg.bias"] += 1
-    checkpoint.save(weights(spec), content)
-    assert command("multi_scale_flip", spec) == 2
-    error = capsys.readouterr().err
+    checkpoint.save(work_of(copied) / "final.pth", content)
+    error = error_of(evaluate.main, "--evaluation", "multi_scale_flip", copied)
     assert "was measured with weights of" in error
-    assert f"python -m pne.train --retrain {spec}" in error
+    assert f"python -m pne.train --retrain {copied}" in error
 
 
-def test_a_run_that_has_not_finished_is_told(tmp_path: Path, data: Path, capsys: pytest.CaptureFixture) -> None:
-    spec = write_run(tmp_path, data)
-    assert command("single_scale", spec) == 2
-    assert "train.json: no such result; the run has not finished" in capsys.readouterr().err
+def test_a_run_that_has_not_finished_is_told(tmp_path: Path, data: Path, error_of: Callable) -> None:
+    error = error_of(evaluate.main, "--evaluation", "single_scale", write_run(tmp_path, data))
+    assert "train.json: no such result; the run has not finished" in error
 
 
-def test_labels_that_do_not_fit_are_told_with_the_image(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_labels_that_do_not_fit_are_told_with_the_image(tmp_path: Path, error_of: Callable) -> None:
     data = draw_images(tmp_path / "camvid", test=2)
     Image.fromarray(np.full((40, 60), 40, np.uint8)).save(data / "ann_dir/test/001.png")
-    spec = write_run(tmp_path, data, iterations=2)
-    assert train.main([str(spec)]) == 2
-    assert "001: label values 40 to 40, expected 0 to 10 and 255" in capsys.readouterr().err
+    error = error_of(train.main, write_run(tmp_path, data, iterations=2))
+    assert "001: label values 40 to 40, expected 0 to 10 and 255" in error
 
 
-def progress_of(spec: Path) -> dict:
-    path = weights(spec).with_name("multi_scale_flip.progress.json")
-    return json.loads(path.read_text())
+PROGRESS = "multi_scale_flip.progress.json"
 
 
-def test_an_evaluation_leaves_how_it_ended(spec: Path, capsys: pytest.CaptureFixture) -> None:
-    kept = weights(spec).rename(weights(spec).with_name("away.pth"))
-    assert command("multi_scale_flip", spec) == 2
-    error = capsys.readouterr().err
-    assert f"{weights(spec)}: the final weights of pne are missing" in error
-    assert f"python -m pne.train --retrain {spec}" in error
-    assert not (spec.parent / "multi_scale_flip.json").exists()
-    told = progress_of(spec)
+def test_an_evaluation_leaves_how_it_ended(copied: Path, error_of: Callable) -> None:
+    weights = work_of(copied) / "final.pth"
+    kept = weights.rename(weights.with_name("away.pth"))
+    error = error_of(evaluate.main, "--evaluation", "multi_scale_flip", copied)
+    assert f"{weights}: the final weights of pne are missing" in error
+    assert f"python -m pne.train --retrain {copied}" in error
+    assert not (copied.parent / "multi_scale_flip.json").exists()
+    told = progress_of(copied, PROGRESS)
     assert told["state"] == "failed"
     assert told["error"] in error
-    kept.rename(weights(spec))
-    assert command("multi_scale_flip", spec) == 0
-    assert (progress_of(spec)["state"], progress_of(spec)["error"]) == ("finished", None)
+    kept.rename(weights)
+    assert command("multi_scale_flip", copied) == 0
+    told = progress_of(copied, PROGRESS)
+    assert (told["state"], told["error"]) == ("finished", None)
 
 
-def test_an_interrupted_evaluation_says_so(spec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = []
-
+def test_an_interrupted_evaluation_says_so(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(*arguments: object, **options: object) -> None:
-        seen.append(progress_of(spec)["state"])
+        assert progress_of(copied, PROGRESS)["state"] == "evaluating"
         os.kill(os.getpid(), signal.SIGTERM)
         options["between"]()
 
     monkeypatch.setattr(evaluation, "evaluate", stop)
-    assert command("multi_scale_flip", spec) == 75
-    assert seen == ["evaluating"]
-    assert progress_of(spec)["state"] == "interrupted"
-    assert not (spec.parent / "multi_scale_flip.json").exists()
+    assert command("multi_scale_flip", copied) == 75
+    assert progress_of(copied, PROGRESS)["state"] == "interrupted"
+    assert not (copied.parent / "multi_scale_flip.json").exists()
 
 
 def test_labels_of_another_size_are_told() -> None:
@@ -138,42 +128,32 @@ def test_labels_of_another_size_are_told() -> None:
         count_pixels(torch.zeros(4, 4, dtype=torch.long), torch.zeros(4, 5, dtype=torch.long), CLASSES)
 
 
-def label_pair(seed: int, classes: int = CLASSES, used: int | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+def label_pair(seed: int, used: int) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(seed)
-    labels = torch.randint(0, used or classes, (13, 17), generator=generator)
+    labels = torch.randint(0, used, (13, 17), generator=generator)
     predicted = torch.where(torch.rand(13, 17, generator=generator) < 0.6, labels, labels.flip(0))
     labels[:2] = 255
     return predicted, labels
 
 
-def test_counts_every_labelled_pixel_once() -> None:
-    predicted, labels = label_pair(0)
-    expected = np.zeros((CLASSES, CLASSES), dtype=np.int64)
-    for true, guess in zip(labels.flatten().tolist(), predicted.flatten().tolist(), strict=True):
-        if true != 255:
-            expected[true, guess] += 1
-    np.testing.assert_array_equal(count_pixels(predicted, labels, CLASSES).numpy(), expected)
-
-
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 10_000), used=st.integers(1, CLASSES), images=st.integers(1, 4))
 def test_metrics_agree_with_mmseg_after_its_rounding(seed: int, used: int, images: int) -> None:
-    pairs = [label_pair(seed + i, used=used) for i in range(images)]
+    pairs = [label_pair(seed + i, used) for i in range(images)]
     metric = IoUMetric()
     metric.dataset_meta = {"classes": [str(c) for c in range(CLASSES)]}
-    metric.process({}, [_sample(*pair) for pair in pairs])
+    metric.process({}, [{"pred_sem_seg": {"data": p[None]}, "gt_sem_seg": {"data": t[None]}} for p, t in pairs])
     areas = [sum(parts) for parts in zip(*metric.results, strict=True)]
     theirs = metric.compute_metrics(metric.results)
-    miou, aacc, iou = scores(sum(count_pixels(*pair, CLASSES).numpy() for pair in pairs))
+    counts = sum(count_pixels(*pair, CLASSES) for pair in pairs)
+    for true, guess in np.ndindex(CLASSES, CLASSES):
+        assert counts[true, guess] == sum(((labels == true) & (found == guess)).sum() for found, labels in pairs)
+    miou, aacc, iou = scores(counts.numpy())
     assert miou == pytest.approx(theirs["mIoU"], abs=0.00501)
     assert aacc == pytest.approx(theirs["aAcc"], abs=0.00501)
     expected = (100 * areas[0] / areas[1]).tolist()
     assert [value is None for value in iou] == [np.isnan(value) for value in expected]
     assert [v for v in iou if v is not None] == pytest.approx([v for v in expected if not np.isnan(v)], rel=1e-6)
-
-
-def _sample(predicted: torch.Tensor, labels: torch.Tensor) -> dict:
-    return {"pred_sem_seg": {"data": predicted[None]}, "gt_sem_seg": {"data": labels[None]}}
 
 
 def reference_boundary(classes: np.ndarray, counted: np.ndarray, distance: int = 3) -> np.ndarray:
@@ -214,28 +194,11 @@ def test_the_confidence_counts_are_those_of_the_definition() -> None:
     np.testing.assert_allclose(count_confidence(confidence, correct).numpy(), expected, rtol=1e-12)
 
 
-def test_one_pass_counts_all_scores_of_both_evaluations(spec: Path) -> None:
-    assert command("multi_scale_flip", spec) == 0
-    for name in ("single_scale", "multi_scale_flip"):
-        found = read_confusion(spec.parent / f"{name}.confusion.npz")
-        assert found.boundary.shape == (5, 11, 3)
-        assert found.calibration.shape == (5, BINS, 3)
-        total = found.total()
-        assert found.calibration[..., 0].sum() == total.sum()
-        assert found.calibration[..., 1].sum() == total.trace()
-        assert (found.boundary[..., 0] <= found.boundary[..., 1]).all()
-        assert 1 / 11 <= found.calibration[..., 2].sum() / total.sum() <= 1
-
-
-def test_cudnn_tries_no_algorithms_while_images_of_many_sizes_pass(spec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen, single = [], evaluation.predict
-
-    def look(*arguments: object, **options: object) -> object:
-        seen.append(torch.backends.cudnn.benchmark)
-        return single(*arguments, **options)
-
-    monkeypatch.setattr(evaluation, "predict", look)
-    monkeypatch.setattr(torch.backends.cudnn, "benchmark", True)
-    assert command("single_scale", "--again", spec) == 0
-    assert seen == [False]
-    assert torch.backends.cudnn.benchmark is True
+def test_cudnn_tries_no_algorithms_while_images_of_many_sizes_pass(
+    copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen, single, cudnn = [], evaluation.predict, torch.backends.cudnn
+    monkeypatch.setattr(evaluation, "predict", lambda *a, **k: seen.append(cudnn.benchmark) or single(*a, **k))
+    monkeypatch.setattr(cudnn, "benchmark", True)
+    assert command("single_scale", "--again", copied) == 0
+    assert (seen, cudnn.benchmark) == ([False], True)
