@@ -22,7 +22,13 @@ from pne.spec.stock import apply_changes
 CLASSES = 11
 SIZE = (32, 48)
 PNE = {"type": "PNELoss"}
+MEMORY = {"loss": {"type": "PixelContrastLoss", "memory_size": 4}, "weight": 0.1, "start": 3}
 CONTRAST = {"loss": PNE, "weight": 1.3, "start": 0, "projection": {"channels": 12}}
+SETTLED = {  # without batch norm and dropout, a batch in parts is the same mathematics
+    "model.backbone.norm_cfg": {"type": "GN", "num_groups": 4},
+    "model.decode_head.norm_cfg": {"type": "GN", "num_groups": 4},
+    "model.decode_head.dropout_ratio": 0.0,
+}
 
 
 def draw_images(root: Path, train: int = 8, test: int = 4, size: tuple[int, int] = (40, 60)) -> Path:

@@ -9,46 +9,31 @@ import pytest
 import torch
 from mmengine.structures import PixelData
 from mmseg.structures import SegDataSample
-from tiny_runs import signalled_at, trained, work_of, write_run
+from tiny_runs import signalled_at, work_of, write_run
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from pne.engine import evaluation
 from pne.engine.loaders import collate_to_pin
 from pne.train import main
 
+DIVERGES = {"optim_wrapper.optimizer.lr": 1e30, "param_scheduler": []}
 
-def test_after_success_none_is_left_before_the_evaluation(
-    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+
+@pytest.mark.parametrize(("change", "stops", "status"), [({}, False, 0), (DIVERGES, False, 1), ({}, True, 75)])
+def test_none_is_left_before_the_evaluation_nor_in_the_end(
+    change: dict, stops: bool, status: int, tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen = []
     before, evaluate = set(multiprocessing.active_children()), evaluation.evaluate
 
     def evaluate_and_look(*arguments: object, **options: object) -> object:
-        seen.append(set(multiprocessing.active_children()) - before)
+        assert set(multiprocessing.active_children()) == before
+        if stops:
+            os.kill(os.getpid(), signal.SIGTERM)  # the check between two images raises
         return evaluate(*arguments, **options)
 
     monkeypatch.setattr(evaluation, "evaluate", evaluate_and_look)
-    spec = write_run(tmp_path, data, workers=2)
-    assert main([str(spec)]) == 0
-    assert trained(spec).iterations == 6
-    assert seen == [set()]
+    assert main([str(write_run(tmp_path, data, change=change, workers=2))]) == status
     assert set(multiprocessing.active_children()) == before
-
-
-def test_after_a_failure_and_an_interrupted_evaluation_none_is_left(
-    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before, evaluate = set(multiprocessing.active_children()), evaluation.evaluate
-
-    def stop_amid(*arguments: object, **options: object) -> object:
-        os.kill(os.getpid(), signal.SIGTERM)  # the check between two images raises
-        return evaluate(*arguments, **options)
-
-    monkeypatch.setattr(evaluation, "evaluate", stop_amid)
-    rate = {"optim_wrapper.optimizer.lr": 1e30, "param_scheduler": []}
-    for name, change, status in (("diverges", rate, 1), ("stops", {}, 75)):
-        assert main([str(write_run(tmp_path, data, name, change=change, workers=2))]) == status
-        assert set(multiprocessing.active_children()) == before
 
 
 def test_an_interrupted_command_ends(tmp_path: Path, data: Path) -> None:

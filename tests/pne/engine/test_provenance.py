@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,29 +15,25 @@ import torch
 from tiny_runs import CONTRAST, scored, trained, write_run
 
 from pne.engine import provenance, state
-from pne.engine.processes import Processes
-from pne.engine.provenance import Code, code_sha256, describe, git_state
-from pne.engine.runner import prepare
-from pne.spec import Run, read_config, read_spec
+from pne.engine.provenance import Code, code_sha256, git_state
+from pne.spec import Run, read_spec
 from pne.spec.identity import NUMERICS
 from pne.train import main
 
-ALONE = Processes(0, 1, torch.device("cpu"))
+PNE_OF_RUN = {"loss": "PNELoss", "options": {}}
 
 
 def test_provenance_names_what_computed(finished: Mapping[str, Path]) -> None:
-    spec = finished["pne"]
-    run, code = read_spec(spec), Code("a" * 64, "commit", True)
-    config = prepare(run, read_config(spec))
-    started = "2024-01-01T00:00:00+00:00"
-    found = describe(run, config, ALONE, dataset_fingerprint="f", started=started, code=code, micro_batch=4)
+    result, code = trained(finished["pne"]), code_sha256(read_spec(finished["pne"]))
+    found = result.provenance
     assert found.versions["torch"] == torch.__version__
     assert set(found.versions) == {"python", "torch", "mmengine", "mmcv", "mmseg", "numpy"}
     assert found.device == f"cpu: {found.cpu}"
-    assert (found.threads, found.seed, found.micro_batch) == (1, 0, 4)
-    assert found.numerics == NUMERICS
+    assert (found.threads, found.seed, found.micro_batch, found.numerics) == (1, 0, 2, NUMERICS)
+    assert found.started < found.ended
     assert found.ended.endswith("+00:00")
-    assert (found.code_sha256, found.git_commit, found.git_dirty) == ("a" * 64, "commit", True)
+    assert (found.code_sha256, found.git_commit, found.git_dirty) == (code, *git_state())
+    assert result.is_from(code)
 
 
 @pytest.fixture
@@ -48,9 +44,6 @@ def tree(tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch) -> P
         code = lambda run: Code(hash_of(tmp_path / "tree", run.contrast), None, None)  # noqa: E731
         monkeypatch.setattr(f"pne.engine.{module}.running_code", code)
     return tmp_path / "tree"
-
-
-PNE_OF_RUN = {"loss": "PNELoss", "options": {}}
 
 
 def hash_of(tree: Path, contrast: dict[str, Any] | None = PNE_OF_RUN) -> str:
@@ -65,54 +58,28 @@ def edit(tree: Path) -> None:
         stream.write(f"\nEDITED_{time.monotonic_ns()} = True\n")
 
 
-@pytest.fixture
-def at_checkpoint(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[int], None]], None]:
-    """Return a function that lets a given one be called with the iteration whenever a checkpoint is written."""
+def test_a_training_names_the_code_it_began_with_whatever_is_edited_meanwhile(
+    tmp_path: Path, data: Path, tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
     save = state.TrainingState.save
 
-    def call(act: Callable[[int], None]) -> None:
-        def save_and_act(self: state.TrainingState, runner: object) -> None:
-            save(self, runner)
-            act(runner.iter)
-
-        monkeypatch.setattr(state.TrainingState, "save", save_and_act)
-
-    return call
-
-
-def test_an_edit_during_training_changes_no_provenance(
-    tmp_path: Path, data: Path, tree: Path, at_checkpoint: Callable
-) -> None:
-    spec = write_run(tmp_path, data, contrast=CONTRAST)
-    before = hash_of(tree)
-    at_checkpoint(lambda iteration: edit(tree))
-    assert main([str(spec)]) == 0
-    assert hash_of(tree) != before
-    assert trained(spec).provenance.code_sha256 == before
-    assert trained(spec).earlier_code_sha256 == []
-    assert trained(spec).is_from(before)
-    assert scored(spec).provenance.code_sha256 == before
-
-
-def test_a_resumed_training_names_the_code_it_began_with(
-    tmp_path: Path, data: Path, tree: Path, at_checkpoint: Callable, capsys: pytest.CaptureFixture
-) -> None:
-    spec = write_run(tmp_path, data, iterations=12, contrast=CONTRAST)
-
-    def edit_and_stop(iteration: int) -> None:
-        if iteration in (2, 6):
-            edit(tree)  # the checkpoint that the signal brings about names the code that runs, too
+    def save_and_edit(self: state.TrainingState, runner: Any) -> None:
+        save(self, runner)
+        edit(tree)  # the checkpoint that the signal brings about names the code that runs, too
+        if runner.iter in (2, 6):
             os.kill(os.getpid(), signal.SIGTERM)
 
-    at_checkpoint(edit_and_stop)
+    monkeypatch.setattr(state.TrainingState, "save", save_and_edit)
+    spec = write_run(tmp_path, data, iterations=12, contrast=CONTRAST)
     codes = []
     for status in (75, 75, 0):
         codes.append(hash_of(tree))
         assert main([str(spec)]) == status
     assert "the training code has changed since the checkpoint was written" in capsys.readouterr().err
     result = trained(spec)
-    assert len(set(codes)) == 3
+    assert len({*codes, hash_of(tree)}) == 4
     assert (result.resumes, result.provenance.code_sha256, result.earlier_code_sha256) == (2, codes[2], codes[:2])
+    assert scored(spec).provenance.code_sha256 == codes[2]
     assert not any(result.is_from(code) for code in codes)
 
 
@@ -127,13 +94,8 @@ APPENDED = "\nADDED = True\n"
 PNE_ALONE, ALL = {"pne", "temperature"}, set(LOSSES)
 
 
-def stale_after(tree: Path, file: str, old: str, new: str) -> set[str]:
-    """Names of the runs whose code another text in a file changes."""
-    before = {name: hash_of(tree, contrast) for name, contrast in LOSSES.items()}
-    path = tree / "pne" / file
-    assert old in path.read_text()
-    path.write_text(path.read_text().replace(old, new) if old else path.read_text() + new)
-    return {name for name, contrast in LOSSES.items() if hash_of(tree, contrast) != before[name]}
+def hashes(tree: Path) -> set[tuple[str, str]]:
+    return {(name, hash_of(tree, contrast)) for name, contrast in LOSSES.items()}
 
 
 @pytest.mark.parametrize(
@@ -163,20 +125,20 @@ def stale_after(tree: Path, file: str, old: str, new: str) -> set[str]:
 def test_a_change_makes_those_runs_stale_whose_numbers_it_can_change(
     tree: Path, file: str, old: str, new: str, expected: set[str]
 ) -> None:
-    assert stale_after(tree, file, old, new) == expected
+    before, path = hashes(tree), tree / "pne" / file
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new) if old else path.read_text() + new)
+    assert dict(hashes(tree) - before).keys() == expected
 
 
 def test_a_changed_default_counts_where_it_holds(monkeypatch: pytest.MonkeyPatch, tree: Path) -> None:
-    before = {name: hash_of(tree, contrast) for name, contrast in LOSSES.items()}
-    resolve = provenance.resolve_options
+    before, resolve = hashes(tree), provenance.resolve_options
     monkeypatch.setattr(
         provenance,
         "resolve_options",
         lambda loss, options: resolve(loss, options) | ({} if "temperature" in options else {"temperature": 0.5}),
     )
-    assert {name for name, contrast in LOSSES.items() if hash_of(tree, contrast) != before[name]} == {
-        *("pne", "asymmetric", "cipc")
-    }
+    assert dict(hashes(tree) - before).keys() == {"pne", "asymmetric", "cipc"}
 
 
 def test_a_loss_of_ones_own_counts_by_its_content(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,8 +170,7 @@ def test_every_exclusion_is_a_file_of_the_package() -> None:
 def test_hash_of_the_package_needs_no_torch(repository: Path) -> None:
     code = (
         "import sys; from pne.engine.provenance import code_sha256; from pne.spec import Run; "
-        "run = Run.model_construct(contrast={'loss': 'PNELoss', 'options': {}}); "
-        "print(code_sha256(run), 'torch' in sys.modules)"
+        f"print(code_sha256(Run.model_construct(contrast={PNE_OF_RUN})), 'torch' in sys.modules)"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=repository, check=True)
     assert told.stdout.split() == [code_sha256(Run.model_construct(contrast=PNE_OF_RUN)), "False"]

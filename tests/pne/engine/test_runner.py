@@ -1,6 +1,5 @@
 """A run's config adapted to the machine; where the size of a forward pass may be set."""
 
-import json
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +10,19 @@ from mmengine.structures import PixelData
 from mmseg.models import SegDataPreProcessor
 from mmseg.registry import MODELS
 from mmseg.structures import SegDataSample
-from tiny_runs import PNE, model_config, signalled_at, trained, work_of, write_run
+from tiny_runs import (
+    CONTRAST,
+    SETTLED,
+    final_state,
+    history_of,
+    model_config,
+    signalled_at,
+    trained,
+    work_of,
+    write_run,
+)
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pne.engine import checkpoint
 from pne.engine.processes import Processes, choose_device
 from pne.engine.runner import (
     Bfloat16OptimWrapper,
@@ -70,9 +78,8 @@ def test_the_global_batch_is_kept_or_refused_with_what_can_be_split() -> None:
 
 
 def test_parts_hold_every_image_once_in_order() -> None:
-    parts = split({"inputs": list(range(6)), "data_samples": list("abcdef")}, 3)
-    assert [part["inputs"] for part in parts] == [[0, 1], [2, 3], [4, 5]]
-    assert [part["data_samples"] for part in parts] == [["a", "b"], ["c", "d"], ["e", "f"]]
+    parts = split({"inputs": [0, 1, 2, 3], "data_samples": list("abcd")}, 2)
+    assert parts == [{"inputs": [0, 1], "data_samples": ["a", "b"]}, {"inputs": [2, 3], "data_samples": ["c", "d"]}]
 
 
 def test_the_runner_gets_batch_parts_and_a_resumable_loop() -> None:
@@ -104,76 +111,47 @@ def test_the_plain_model_has_no_branch_and_fetches_nothing() -> None:
     assert MODELS.get("FCNHead") is not None
 
 
-def test_it_belongs_to_the_machine_names_no_run_and_may_be_the_track_s(repository: Path) -> None:
-    declared = load_track("quick", experiments=repository / "experiments")
-    cut = load_track("quick", experiments=repository / "experiments", runtime={"micro_batch": 2})
-    assert list(cut.runs) == list(declared.runs)
-    assert {run.runtime.micro_batch for run in declared.runs.values()} == {None}
-    assert {run.runtime.micro_batch for run in cut.runs.values()} == {2}
-    assert {run.config_sha256 for run in cut.runs.values()} == {run.config_sha256 for run in declared.runs.values()}
-
+def test_the_parts_name_no_run_and_may_be_the_track_s(repository: Path) -> None:
     catalogue = read_catalogue(repository / "experiments")
     track = catalogue.tracks["quick"].model_copy(update={"micro_batch": 4})
-    catalogue = replace(catalogue, tracks={**catalogue.tracks, "quick": track})
-    found = load_track("quick", experiments=repository / "experiments", catalogue=catalogue)
-    assert {run.runtime.micro_batch for run in found.runs.values()} == {4}
+    other = {"catalogue": replace(catalogue, tracks={**catalogue.tracks, "quick": track})}
+    for options, expected in (({}, None), ({"runtime": {"micro_batch": 2}}, 2), (other, 4)):
+        runs = load_track("quick", experiments=repository / "experiments", **options).runs
+        assert {run.runtime.micro_batch for run in runs.values()} == {expected}
+        assert list(runs) == list(load_track("quick", experiments=repository / "experiments").runs)
 
 
-def test_the_workflow_passes_it_to_the_description_and_refuses_nonsense(repository: Path) -> None:
+def test_the_workflow_passes_them_to_the_description_and_refuses_nonsense() -> None:
     configuration = read_configuration({"micro_batch": 2})
     assert configuration.track_arguments["runtime"] == {"micro_batch": 2}
     assert spec_options(configuration).endswith("--runtime micro_batch=2")
-    with pytest.raises(UserError, match="runtime: micro_batch"):
-        load_track("quick", experiments=repository / "experiments", runtime={"micro_batch": 0})
     with pytest.raises(UserError, match="--config micro_batch: Input should be greater"):
         read_configuration({"micro_batch": 0})
 
 
-@pytest.mark.parametrize(("arguments", "expected"), [((), 2), (("--micro-batch", "1"), 1)])
-def test_training_cuts_as_the_spec_says_unless_the_command_line_does(
-    tmp_path: Path, data: Path, arguments: tuple[str, ...], expected: int
-) -> None:
-    spec = write_run(tmp_path, data, batch_size=4, iterations=2, micro_batch=2)
-    assert main([*arguments, str(spec)]) == 0
-    assert trained(spec).provenance.micro_batch == expected
-
-
-def test_a_size_that_does_not_fit_is_told(tmp_path: Path, data: Path, capsys: pytest.CaptureFixture) -> None:
-    spec = write_run(tmp_path, data, batch_size=4, iterations=2, micro_batch=3)
-    assert main([str(spec)]) == 2
-    assert "micro_batch: 4 images of a process cannot be split into parts of 3" in capsys.readouterr().err
-
-
 def test_a_resumed_run_may_be_cut_anew_and_keeps_the_start_of_its_contrast(tmp_path: Path, data: Path) -> None:
-    contrast = {"loss": PNE, "weight": 1.3, "start": 10, "projection": {"channels": 8}}
-    settings = {"batch_size": 4, "iterations": 40, "contrast": contrast, "log_interval": 1, "checkpoint_interval": 1}
-    spec = write_run(tmp_path, data, **settings)
+    settings = {"contrast": CONTRAST | {"start": 10}, "log_interval": 1, "checkpoint_interval": 1}
+    spec = write_run(tmp_path, data, batch_size=4, iterations=40, **settings)
     assert signalled_at(work_of(spec), signal.SIGTERM, 12, spec)[0] == 75
     assert main(["--micro-batch", "1", str(spec)]) == 0
-    lines = [json.loads(line) for line in (spec.parent / "history.jsonl").read_text().splitlines()]
+    lines = history_of(spec)
     assert len(lines) == 40
     active = [line["iter"] for line in lines if line["loss_contrast"] > 0]
     assert min(active) > 10
     # 12 passes are not yet 4 times the start: a term that counted them would sleep again until iteration 19.
     assert sum(iteration in range(13, 20) for iteration in active) >= 5
-    calls = checkpoint.load(work_of(spec) / "final.pth")["state_dict"]["decode_head.contrast.calls"]
-    assert calls == 160
+    assert final_state(spec)["decode_head.contrast.calls"] == 160
 
 
-def test_micro_batches_make_the_same_step(tmp_path: Path, data: Path) -> None:
-    settled = {  # without batch norm and dropout, an iteration in parts is the same mathematics
-        "model.backbone.norm_cfg": {"type": "GN", "num_groups": 4},
-        "model.decode_head.norm_cfg": {"type": "GN", "num_groups": 4},
-        "model.decode_head.dropout_ratio": 0.0,
-    }
-    weights = []
-    for name, arguments in (("whole", []), ("parts", ["--micro-batch", "2"])):
-        spec = write_run(tmp_path, data, name, batch_size=4, iterations=4, change=settled)
-        assert main([*arguments, str(spec)]) == 0
-        assert trained(spec).provenance.micro_batch == (4 if name == "whole" else 2)
-        weights.append(checkpoint.load(work_of(spec) / "final.pth")["state_dict"])
-    for name, value in weights[0].items():
-        torch.testing.assert_close(weights[1][name], value, rtol=1e-3, atol=1e-5, msg=name)
+def test_parts_of_the_spec_or_of_the_command_line_make_the_same_step(tmp_path: Path, data: Path) -> None:
+    found = []
+    for size, settings, arguments in ((4, {}, []), (2, {"micro_batch": 2}, []), (1, {"micro_batch": 2}, [1])):
+        spec = write_run(tmp_path / str(size), data, batch_size=4, iterations=4, change=SETTLED, **settings)
+        assert main([*(f"--micro-batch={number}" for number in arguments), str(spec)]) == 0
+        assert trained(spec).provenance.micro_batch == size
+        found.append(final_state(spec))
+    for parts in found[1:]:
+        torch.testing.assert_close(parts, found[0], rtol=1e-3, atol=1e-5)
 
 
 class Drawn(torch.nn.Module):
@@ -276,10 +254,8 @@ def test_long_tracks_ask_for_a_gpu_and_say_so_where_there_is_none(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     for track in ("paper", "camvid", "camvid_short"):
-        devices = {
-            run.runtime.device for run in load_track(track, experiments=repository / "experiments").runs.values()
-        }
-        assert devices == {"cuda"}
+        runs = load_track(track, experiments=repository / "experiments").runs
+        assert {run.runtime.device for run in runs.values()} == {"cuda"}
     with pytest.raises(UserError, match=r"sees no CUDA device; run where there is a GPU .*--config device=cpu"):
         choose_device("cuda")
     assert choose_device("auto").type == "cpu"

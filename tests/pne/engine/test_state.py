@@ -1,29 +1,34 @@
 """A training that was killed or stopped goes on as if nothing had happened."""
 
-import json
 import random
 import signal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from tiny_runs import PNE, scored, signalled_at, trained, work_of, write_run
+from tiny_runs import (
+    CONTRAST,
+    MEMORY,
+    final_state,
+    history_of,
+    progress_of,
+    scored,
+    signalled_at,
+    trained,
+    work_of,
+    write_run,
+)
 
 from pne.engine import checkpoint
 from pne.engine.state import deterministic_on_cpu, random_state, restore_random_state, seed_streams
 from pne.files import sha256
+from pne.results import write_result
 from pne.train import main
 
 CPU = torch.device("cpu")
 ITERATIONS = 24
-MEMORY = {
-    "loss": {"type": "PixelContrastLoss", "memory_size": 4},
-    "weight": 0.1,
-    "start": 3,
-    "projection": {"channels": 8},
-}
-CONTRASTS = {"pne": {"loss": PNE, "weight": 1.3, "start": 2, "projection": {"channels": 8}}, "memory": MEMORY}
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +39,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
     return spec
 
 
-def write(folder: Path, data: Path, contrast: str = "pne", **runtime: int) -> Path:
-    settings = {"checkpoint_interval": 1, "log_interval": 3, **runtime}
-    return write_run(folder, data, iterations=ITERATIONS, contrast=CONTRASTS[contrast], **settings)
+def write(folder: Path, data: Path, **settings: Any) -> Path:
+    fixed = {"contrast": CONTRAST | {"start": 2}, "checkpoint_interval": 1, "log_interval": 3}
+    return write_run(folder, data, iterations=ITERATIONS, **fixed | settings)
 
 
 def same_outcome(spec: Path, whole: Path, resumes: int) -> None:
@@ -45,13 +50,8 @@ def same_outcome(spec: Path, whole: Path, resumes: int) -> None:
     assert one.weights_sha256 == other.weights_sha256 == sha256(work_of(spec) / "final.pth")
     assert (one.losses, one.contrast) == (other.losses, other.contrast)
     assert scored(spec).class_iou == scored(whole).class_iou
-    histories = [
-        [json.loads(line) for line in (path.parent / "history.jsonl").read_text().splitlines()]
-        for path in (spec, whole)
-    ]
-    for line in (*histories[0], *histories[1]):
-        del line["time_s"], line["data_s"]
-    assert histories[0] == histories[1]
+    measured = {"time_s": 0, "data_s": 0}
+    assert [line | measured for line in history_of(spec)] == [line | measured for line in history_of(whole)]
 
 
 @pytest.mark.parametrize(("iterations", "runtime"), [((2, 9), {}), ((13,), {"workers": 2, "checkpoint_interval": 13})])
@@ -75,10 +75,8 @@ def test_asked_to_stop_it_writes_a_checkpoint_and_says_so(
     assert ended == status
     assert f"interrupted by {signum.name}" in told
     assert "Traceback" not in told
-    progress = json.loads((work_of(spec) / "progress.json").read_text())
-    assert progress["state"] == "interrupted"
-    reached = checkpoint.iterations(work_of(spec))[0]
-    assert 4 <= reached < ITERATIONS
+    assert progress_of(spec)["state"] == "interrupted"
+    assert 4 <= checkpoint.iterations(work_of(spec))[0] < ITERATIONS
     assert main([str(spec)]) == 0
     same_outcome(spec, whole, resumes=1)
 
@@ -98,13 +96,13 @@ def test_a_truncated_checkpoint_is_passed_over(
 
 
 def test_the_memory_of_a_loss_is_restored(tmp_path: Path, data: Path) -> None:
-    through = write(tmp_path / "through", data, "memory", checkpoint_interval=50)
+    through = write(tmp_path / "through", data, contrast=MEMORY, checkpoint_interval=50)
     assert main([str(through)]) == 0
-    spec = write(tmp_path / "cut", data, "memory")
+    spec = write(tmp_path / "cut", data, contrast=MEMORY)
     signalled_at(work_of(spec), signal.SIGKILL, 10, spec)
     assert main([str(spec)]) == 0
     same_outcome(spec, through, resumes=1)
-    names = checkpoint.load(work_of(spec) / "final.pth")["state_dict"]
+    names = final_state(spec)
     assert any(".contrast.projection" in name for name in names)
     assert not any(".contrast.loss." in name for name in names)  # a memory serves training alone
 
@@ -112,13 +110,18 @@ def test_the_memory_of_a_loss_is_restored(tmp_path: Path, data: Path) -> None:
 def test_an_interrupted_retraining_goes_on_and_replaces_results_last(tmp_path: Path, data: Path, whole: Path) -> None:
     spec = write(tmp_path, data)
     assert main([str(spec)]) == 0
-    first = trained(spec)
+    first, files = trained(spec), sorted(path.name for path in spec.parent.iterdir())
+    outdated = {"evaluation": "multi_scale_flip", "weights_sha256": "of an earlier training"}
+    write_result(spec.parent / "multi_scale_flip.json", scored(spec).model_copy(update=outdated))
     assert signalled_at(work_of(spec) / "retrain", signal.SIGTERM, 5, "--retrain", spec)[0] == 75
     assert trained(spec) == first
     assert main([str(spec)]) == 0  # without --retrain, the finished results stand
     assert trained(spec) == first
     assert main(["--retrain", str(spec)]) == 0
     same_outcome(spec, whole, resumes=1)
+    assert trained(spec).provenance.started >= first.provenance.ended
+    assert sorted(path.name for path in spec.parent.iterdir()) == files  # the outdated evaluation is gone
+    assert not (work_of(spec) / "retrain").exists()
 
 
 def draw() -> tuple:
@@ -135,12 +138,12 @@ def test_seed_and_rank_make_the_streams_which_go_on_after_a_checkpoint(tmp_path:
     restore_random_state(checkpoint.load(tmp_path / "iter_1.pth"), CPU)
     assert [draw() for _ in range(3)] == expected
 
-    drawn = {}
+    drawn = []
     for seed, rank in ((0, 0), (0, 1), (1, 0), (0, 0)):
         seed_streams(seed, rank)
-        drawn.setdefault((seed, rank), []).append(draw())
-    assert drawn[0, 0][0] == drawn[0, 0][1]
-    assert len({numbers[0][0] for numbers in drawn.values()}) == 3
+        drawn.append(draw())
+    assert drawn[0] == drawn[3]
+    assert len({numbers[0] for numbers in drawn}) == 3
 
 
 def test_determinism_ends_with_the_block() -> None:
