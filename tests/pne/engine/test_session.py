@@ -2,17 +2,26 @@
 
 import json
 import os
-import subprocess
-import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from mmseg.models import EncoderDecoder
 from spy_hooks import notes
-from tiny_runs import CONTRAST, Training, draw_images, environment, scored, trained, work_of, write_run
+from tiny_runs import (
+    CONTRAST,
+    Training,
+    final_state,
+    history_of,
+    progress_of,
+    scored,
+    train_run,
+    trained,
+    work_of,
+    write_run,
+)
 
 from pne.counts import read_confusion
 from pne.datasets import layouts
@@ -39,8 +48,10 @@ def test_a_run_leaves_whole_results(finished: dict[str, Path], tmp_path: Path) -
         assert result.dataset_complete is False  # the data were drawn by the dozen under CamVid's layout
         assert 0 < result.data_s < result.time_s
         assert result.peak_memory_mib > 100
-        assert (result.contrast is not None) == contrast
-        assert ("loss_contrast" in result.losses) == contrast
+        assert (result.contrast is not None) == ("loss_contrast" in result.losses) == contrast
+        confusion = read_confusion(spec.parent / "single_scale.confusion.npz")
+        assert confusion.names == ("000", "001", "002", "003", "004")
+        assert confusion.total().sum() == 5 * 38 * 60  # two lines of each image are ignored
 
     older = json.loads((finished["base"].parent / "train.json").read_text())  # of before waits were recorded
     del older["data_s"]
@@ -48,28 +59,8 @@ def test_a_run_leaves_whole_results(finished: dict[str, Path], tmp_path: Path) -
     assert read_result(tmp_path / "train.json", TrainResult).data_s is None
 
 
-def test_a_result_says_that_the_data_are_complete(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    camvid = layouts.LAYOUTS["camvid"]
-    counts = {"train": 8, "val": 0, "test": 5}
-    official = {name: replace(split, count=counts[name]) for name, split in camvid.splits.items()}
-    monkeypatch.setitem(layouts.LAYOUTS, "camvid", replace(camvid, splits=official))
-    spec = write_run(tmp_path, data, iterations=1)
-    assert main([str(spec)]) == 0
-    assert trained(spec).dataset_complete is True
-
-
-def test_the_score_is_that_of_the_confusion_counts(finished: dict[str, Path]) -> None:
-    score = scored(finished["base"])
-    confusion = read_confusion(finished["base"].parent / "single_scale.confusion.npz")
-    matrix = confusion.total()
-    union = matrix.sum(0) + matrix.sum(1) - np.diag(matrix)
-    assert score.miou == pytest.approx(100 * np.nanmean(np.diag(matrix) / np.where(union > 0, union, np.nan)))
-    assert confusion.names == ("000", "001", "002", "003", "004")
-    assert matrix.sum() == 5 * 38 * 60  # two lines of each image are ignored
-
-
 def test_history_and_summary_say_what_the_training_did(finished: dict[str, Path]) -> None:
-    lines = [json.loads(line) for line in (finished["pne"].parent / "history.jsonl").read_text().splitlines()]
+    lines = history_of(finished["pne"])
     assert [line["iter"] for line in lines] == [2, 4, 6, 8, 10, 12]
     expected = {"iter", "lr", "time_s", "data_s", "loss", "decode.loss_ce", "loss_contrast", "contrast_anchors"}
     assert expected <= set(lines[0])
@@ -92,9 +83,7 @@ def test_base_and_contrast_run_of_one_seed_see_the_same_another_seed_another_cou
     assert base == with_pne  # start weights, batches, augmentation, dropout
     assert all(a["images"] != b["images"] for a, b in zip(base[1:], other[1:], strict=True))
     assert base[0]["weights"] != other[0]["weights"]
-
     assert len({trained(finished[name]).weights_sha256 for name in ("base", "pne", "seed1")}) == 3
-    assert len({sha256(work_of(finished[name]) / "final.pth") for name in ("base", "pne", "seed1")}) == 3
 
 
 def test_a_finished_run_returns_at_once(finished: dict[str, Path], capsys: pytest.CaptureFixture) -> None:
@@ -106,12 +95,10 @@ def test_a_finished_run_returns_at_once(finished: dict[str, Path], capsys: pytes
 
 def test_a_lost_score_is_made_again_without_training(copied: Path) -> None:
     before, score = (copied.parent / "train.json").stat().st_mtime_ns, scored(copied)
-    counts = read_confusion(copied.parent / "single_scale.confusion.npz")
     (copied.parent / "single_scale.confusion.npz").unlink()
     assert main([str(copied)]) == 0
     assert (copied.parent / "train.json").stat().st_mtime_ns == before
-    assert scored(copied).class_iou == score.class_iou
-    assert read_confusion(copied.parent / "single_scale.confusion.npz").names == counts.names
+    assert (scored(copied).class_iou, scored(copied).counts_sha256) == (score.class_iou, score.counts_sha256)
 
 
 def test_runs_after_each_other_end_as_in_processes_of_their_own(
@@ -123,48 +110,22 @@ def test_runs_after_each_other_end_as_in_processes_of_their_own(
     assert scored(again).counts_sha256 == scored(finished["seed1"]).counts_sha256
 
 
-def test_retraining_replaces_results_only_when_it_has_succeeded(tmp_path: Path) -> None:
-    data = draw_images(tmp_path / "data/camvid", train=4, test=2)
-    spec = write_run(tmp_path, data, iterations=3)
-    assert main([str(spec)]) == 0
-    first, files = trained(spec), sorted(path.name for path in spec.parent.iterdir())
-    outdated = json.loads((spec.parent / "single_scale.json").read_text())
-    outdated |= {"evaluation": "multi_scale_flip", "weights_sha256": "of an earlier training"}
-    (spec.parent / "multi_scale_flip.json").write_text(json.dumps(outdated))
-    (data / "img_dir/train").rename(data / "img_dir/away")
-    assert main(["--retrain", str(spec)]) == 2
-    (data / "img_dir/away").rename(data / "img_dir/train")
-    assert trained(spec) == first
-    assert main(["--retrain", str(spec)]) == 0
-    second = trained(spec)
-    assert second.weights_sha256 == first.weights_sha256 == sha256(work_of(spec) / "final.pth")
-    assert second.provenance.started >= first.provenance.ended
-    assert sorted(path.name for path in spec.parent.iterdir()) == files  # the outdated evaluation is gone
-    assert not (work_of(spec) / "retrain").exists()
-
-
 def test_a_loss_that_is_not_finite_stops_the_run(
-    tmp_path: Path, data: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, data: Path, error_of: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rate = {"optim_wrapper.optimizer.lr": 1e30, "param_scheduler": []}
     spec = write_run(tmp_path, data, change=rate, log_interval=4, checkpoint_interval=50, iterations=20)
-    assert main([str(spec)]) == 1
-    error = capsys.readouterr().err
+    error, progress = error_of(main, spec, status=1), progress_of(spec)
     assert "the loss is not finite: loss = nan, decode.loss_ce = nan" in error
-    assert "Traceback" not in error
-    progress = json.loads((work_of(spec) / "progress.json").read_text())
     assert progress["state"] == "failed"
     assert progress["error"].startswith("the loss is not finite: loss = nan")
     assert 1 <= progress["iteration"] <= 4
     assert f"iteration {progress['iteration']}: the loss" in error
     assert not (spec.parent / "train.json").exists()
     monkeypatch.setenv("PNE_ATTEMPT", "2")  # by a scheduler that tries again
-    assert main([str(spec)]) == 1
-    told = capsys.readouterr()
-    assert f"{progress['error']} (the first attempt's; another one does not mend it)" in told.err
-    assert "Traceback" not in told.err
-    assert "iterations, batch" not in told.out  # it did not begin
-    assert json.loads((work_of(spec) / "progress.json").read_text()) == progress
+    again = f"{progress['error']} (the first attempt's; another one does not mend it)"
+    assert again in error_of(main, spec, status=1)
+    assert progress_of(spec) == progress  # it did not begin
 
 
 @pytest.mark.parametrize("state", [{"state": "running"}, {"state": "failed", "lasting": False}])
@@ -178,21 +139,14 @@ def test_another_attempt_goes_on_after_what_a_retry_mends(
     assert main([str(spec)]) == 0
 
 
+FEWER = "with 6 images per forward pass; try fewer (--micro-batch 3, or micro_batch=3 in --config), more"
+ALONE = "with 3 images per forward pass; try more GPUs, or GPUs with more memory"
+PREDICTING = "in predicting; try --bfloat16 (of pne.evaluate and pne.submission), a GPU with more memory, or the"
+
+
 @pytest.mark.parametrize(
     ("part", "batch_size", "advice"),
-    [
-        (
-            "extract_feat",
-            6,
-            "with 6 images per forward pass; try fewer (--micro-batch 3, or micro_batch=3 in --config), more",
-        ),
-        ("extract_feat", 3, "with 3 images per forward pass; try more GPUs, or GPUs with more memory"),
-        (
-            "predict",
-            2,
-            "in predicting; try --bfloat16 (of pne.evaluate and pne.submission), a GPU with more memory, or the",
-        ),
-    ],
+    [("extract_feat", 6, FEWER), ("extract_feat", 3, ALONE), ("predict", 2, PREDICTING)],
 )
 def test_too_little_memory_is_told_with_what_helps_there(
     part: str,
@@ -200,7 +154,7 @@ def test_too_little_memory_is_told_with_what_helps_there(
     advice: str,
     tmp_path: Path,
     data: Path,
-    capsys: pytest.CaptureFixture,
+    error_of: Callable,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(*arguments: object, **options: object) -> None:
@@ -209,97 +163,63 @@ def test_too_little_memory_is_told_with_what_helps_there(
     monkeypatch.setattr(EncoderDecoder, part, fail)
     monkeypatch.setattr(session, "check_buildable", lambda *arguments: None)  # it passes shapes through the network
     spec = write_run(tmp_path, data, iterations=1, batch_size=batch_size)
-    assert main([str(spec)]) == 1
-    error = capsys.readouterr().err
-    assert f"out of memory {advice}" in error
-    assert "(OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.)" in error
-    assert "Traceback" not in error
-    assert f"out of memory {advice}" in json.loads((work_of(spec) / "progress.json").read_text())["error"]
+    error, told = error_of(main, spec, status=1), progress_of(spec)["error"]
+    assert told.startswith(f"out of memory {advice}")
+    assert told.endswith("(OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.)")
+    assert told in error
 
 
-def test_a_misspelt_argument_is_named_before_any_iteration(
-    tmp_path: Path, data: Path, capsys: pytest.CaptureFixture
-) -> None:
-    spec = write_run(tmp_path, data, "misspelt", change={"model.decode_head.dropot": 0.1})
-    assert main([str(spec)]) == 2
-    error = capsys.readouterr().err
-    assert "config.py: model.decode_head: " in error
-    assert "unexpected keyword argument 'dropot'" in error
-    assert "Traceback" not in error
+def test_a_misspelt_argument_is_named_before_any_iteration(tmp_path: Path, data: Path, error_of: Callable) -> None:
+    spec = write_run(tmp_path, data, change={"model.decode_head.dropot": 0.1})
+    (line,) = error_of(main, spec).splitlines()
+    assert line.startswith(f"error: {spec.with_name('config.py')}: model.decode_head: ")
+    assert "unexpected keyword argument 'dropot'; python -m pne.spec check --build names" in line
     assert not list(work_of(spec).glob("iter_*.pth"))
 
 
-def test_weights_that_are_not_finite_never_reach_a_checkpoint(
-    tmp_path: Path, data: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_weights_that_are_not_finite_never_reach_a_checkpoint(tmp_path: Path, data: Path, error_of: Callable) -> None:
     rate = {"optim_wrapper.optimizer.lr": 1e38, "optim_wrapper.optimizer.weight_decay": 1e30, "param_scheduler": []}
     spec = write_run(tmp_path, data, change=rate, checkpoint_interval=1, iterations=4)
-    assert main([str(spec)]) == 1
-    assert "not finite" in capsys.readouterr().err
+    assert "not finite" in error_of(main, spec, status=1)
     for iteration in checkpoint.iterations(work_of(spec)):
         state = checkpoint.load(checkpoint.path_of(work_of(spec), iteration))["model"]
         assert all(value.isfinite().all() for value in state.values())
 
 
-def test_keep_going_trains_what_can_be_trained(tmp_path: Path, data: Path, capsys: pytest.CaptureFixture) -> None:
+def test_keep_going_trains_what_can_be_trained(tmp_path: Path, data: Path, error_of: Callable) -> None:
     broken = write_run(tmp_path, tmp_path / "nowhere", "broken")
     whole = write_run(tmp_path, data, "whole", iterations=2)
-    assert main([str(broken), str(whole)]) == 2
+    error_of(main, broken, whole)
     assert not (whole.parent / "train.json").exists()
-    assert main(["--keep-going", str(broken), str(whole)]) == 2
+    assert f"error: {tmp_path / 'nowhere'}" in error_of(main, "--keep-going", broken, whole)
     assert trained(whole).iterations == 2
-    assert f"error: {tmp_path / 'nowhere'}" in capsys.readouterr().err
 
 
-def test_a_run_that_another_process_trains_is_left_alone(
-    tmp_path: Path, data: Path, capsys: pytest.CaptureFixture
-) -> None:
-    spec = write_run(tmp_path, data)
+def test_specs_that_cannot_be_trained_are_told(tmp_path: Path, data: Path, error_of: Callable) -> None:
+    spec, moved = write_run(tmp_path, data), tmp_path / "moved"
     with held(work_of(spec)):
-        assert main([str(spec)]) == 2
-    assert f"process {os.getpid()}" in capsys.readouterr().err
-
-
-def test_a_spec_that_lies_elsewhere_is_refused(tmp_path: Path, data: Path, capsys: pytest.CaptureFixture) -> None:
-    spec = write_run(tmp_path, data)
-    moved = tmp_path / "moved"
+        assert f"process {os.getpid()}" in error_of(main, spec)
     spec.parent.rename(moved)
-    assert main([str(moved / "spec.yaml")]) == 2
-    assert "the spec says its results go to" in capsys.readouterr().err
+    assert "the spec says its results go to" in error_of(main, moved / "spec.yaml")
+    assert str(spec) in error_of(main, spec)
 
 
 def test_bfloat16_trains_on_the_cpu_too(finished: dict[str, Path], tmp_path: Path, data: Path) -> None:
     amp = {"optim_wrapper.type": "AmpOptimWrapper", "optim_wrapper.dtype": "bfloat16"}
-    spec = write_run(tmp_path, data, "half", iterations=12, contrast=CONTRAST, precision="bf16", change=amp)
-    assert main([str(spec)]) == 0
-    state = checkpoint.load(work_of(spec) / "final.pth")["state_dict"]
-    assert all(value.dtype in (torch.float32, torch.int64) for value in state.values())
+    spec = train_run(tmp_path, data, iterations=12, contrast=CONTRAST, precision="bf16", change=amp)
+    assert {value.dtype for value in final_state(spec).values()} == {torch.float32, torch.int64}
     assert trained(spec).weights_sha256 != trained(finished["pne"]).weights_sha256
 
 
-def test_without_kept_weights_all_evaluations_end_with_training(tmp_path: Path, data: Path) -> None:
+def test_without_kept_weights_all_evaluations_end_with_training_and_complete_data_are_said_to_be(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    camvid = layouts.LAYOUTS["camvid"]
+    official = {name: replace(camvid.splits[name], count=count) for name, count in (("train", 8), ("test", 5))}
+    monkeypatch.setitem(layouts.LAYOUTS, "camvid", replace(camvid, splits=official))
     asked = ("single_scale", "multi_scale_flip")
-    spec = write_run(tmp_path, data, iterations=2, evaluations=asked, save_work=False)
-    assert main([str(spec)]) == 0
+    spec = train_run(tmp_path, data, iterations=2, evaluations=asked, save_work=False)
+    assert trained(spec).dataset_complete is True
     for name in asked:
         assert scored(spec, name).weights_sha256 == trained(spec).weights_sha256
     assert not (work_of(spec) / "final.pth").exists()
-
-
-def test_the_command_tells_a_missing_spec_without_a_traceback() -> None:
-    command = [sys.executable, "-m", "pne.train", "nowhere/spec.yaml"]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment(), check=False)
-    assert told.returncode == 2
-    assert "nowhere/spec.yaml" in told.stderr
-    assert "Traceback" not in told.stderr
-
-
-def test_real_images_train(tmp_path: Path, shared: Path) -> None:
-    base = shared / "data" / "camvid_tiny"
-    places = {"img_path": "img_dir/val", "seg_map_path": "ann_dir/val"}
-    spec = write_run(
-        tmp_path, base, iterations=2, contrast=CONTRAST, change={"test_dataloader.dataset.data_prefix": places}
-    )
-    assert main([str(spec)]) == 0
-    assert scored(spec).images == 8
-    assert read_confusion(spec.parent / "single_scale.confusion.npz").total().sum() > 8 * 90 * 120 / 2

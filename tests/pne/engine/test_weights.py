@@ -1,7 +1,7 @@
 """Files of initial weights are told before training when missing, broken or of another network, and loaded if not."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -10,9 +10,8 @@ import pytest
 import torch
 from mmengine.registry import init_default_scope
 from mmseg.registry import MODELS
-from tiny_runs import draw_images, model_config, write_run
+from tiny_runs import draw_images, final_state, model_config, write_run
 
-from pne.engine import checkpoint
 from pne.engine.weights import address_of, check_initial_weights, filled_parameters
 from pne.errors import UserError
 from pne.spec.stock import problem_of
@@ -48,14 +47,18 @@ def save(path: Path, backbone: dict = BACKBONE, **options: object) -> dict[str, 
     return state
 
 
+def refusal(message: str, source: Path | str, backbone: dict = BACKBONE) -> None:
+    with pytest.raises(UserError, match=message):
+        check_initial_weights({"backbone": pretrained(source, backbone)})
+
+
 def test_weights_that_are_not_there_are_told(tmp_path: Path) -> None:
     name = "resnet101_v1c-e67eebb6.pth"
-    expected = rf"{name}: no such file of initial weights; download the file from https://\S+/{name} .*weights_dir"
-    with pytest.raises(UserError, match=expected):
-        check_initial_weights({"backbone": pretrained(tmp_path / name)})
-    unreachable = {"backbone": pretrained("http://127.0.0.1:9/resnet.pth")}
-    with pytest.raises(UserError, match=r"http://127.0.0.1:9/resnet.pth: cannot be fetched .*weights_dir"):
-        check_initial_weights(unreachable)
+    refusal(
+        rf"{name}: no such file of initial weights; download the file from https://\S+/{name} .*weights_dir",
+        tmp_path / name,
+    )
+    refusal(r"http://127.0.0.1:9/resnet.pth: cannot be fetched .*weights_dir", "http://127.0.0.1:9/resnet.pth")
 
 
 @pytest.mark.parametrize(
@@ -71,38 +74,31 @@ def test_weights_that_are_not_there_are_told(tmp_path: Path) -> None:
 def test_what_is_no_file_of_weights_is_one_clear_error(tmp_path: Path, content: bytes, problem: str) -> None:
     path = tmp_path / "resnet101_v1c-e67eebb6.pth"
     path.write_bytes(content)
-    with pytest.raises(UserError, match=rf"{path}: {problem}.*; download the file from https://\S+ into this folder"):
-        check_initial_weights({"backbone": pretrained(path)})
+    refusal(rf"{path}: {problem}.*; download the file from https://\S+ into this folder", path)
 
 
 def test_files_cut_short_or_without_weights_are_told(tmp_path: Path) -> None:
     path = tmp_path / "weights.pth"
     save(path)
     path.write_bytes(path.read_bytes()[:-1000])
-    with pytest.raises(UserError, match=r"weights.pth: cannot be loaded \(.*\); download the file into this folder"):
-        check_initial_weights({"backbone": pretrained(path)})
+    refusal(r"weights.pth: cannot be loaded \(.*\); download the file into this folder", path)
     for content in ([1, 2], torch.zeros(3), {"epoch": 3}, {"state_dict": {}}):
         torch.save(content, path)
-        with pytest.raises(UserError, match="holds no weights"):
-            check_initial_weights({"backbone": pretrained(path)})
+        refusal("holds no weights", path)
 
 
 def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "weights.pth"
     total = sum(parameter.numel() for parameter in MODELS.build(BACKBONE).parameters())
     torch.save({"classifier.weight": torch.zeros(3), "classifier.bias": torch.zeros(3)}, path)
-    with pytest.raises(UserError, match=rf"fills 0 of {total} parameters of the backbone ResNetV1c"):
-        check_initial_weights({"backbone": pretrained(path)})
+    refusal(rf"fills 0 of {total} parameters of the backbone ResNetV1c", path)
     save(path, {**BACKBONE, "base_channels": 16})  # every name is known, hardly any shape
-    with pytest.raises(UserError, match=rf"fills \d+ of {total} parameters"):
-        check_initial_weights({"backbone": pretrained(path)})
+    refusal(rf"fills \d+ of {total} parameters", path)
     save(path)
-    deeper = {**BACKBONE, "depth": 34}
-    with pytest.raises(UserError, match=r"fills \d+ of \d+ parameters of the backbone ResNetV1c, the others would"):
-        check_initial_weights({"backbone": pretrained(path, deeper)})
+    message = r"fills \d+ of \d+ parameters of the backbone ResNetV1c, the others would"
+    refusal(message, path, {**BACKBONE, "depth": 34})
     save(path, SWIN)
-    with pytest.raises(UserError, match=r"does not fit the backbone SwinTransformer \(RuntimeError: "):
-        check_initial_weights({"backbone": pretrained(path, {**SWIN, "embed_dims": 16})})
+    refusal(r"does not fit the backbone SwinTransformer \(RuntimeError: ", path, {**SWIN, "embed_dims": 16})
 
 
 def test_weights_of_the_network_are_loaded_and_change_it(tmp_path: Path) -> None:
@@ -117,11 +113,9 @@ def test_weights_of_the_network_are_loaded_and_change_it(tmp_path: Path) -> None
     assert filled == total
     torch.manual_seed(1)
     backbone = MODELS.build(pretrained(path))
-    before = {name: value.clone() for name, value in backbone.state_dict().items()}
-    assert not torch.equal(before["layer1.0.conv1.weight"], state["layer1.0.conv1.weight"])
+    assert not torch.equal(backbone.state_dict()["layer1.0.conv1.weight"], state["layer1.0.conv1.weight"])
     backbone.init_weights()
-    for name, value in backbone.state_dict().items():
-        torch.testing.assert_close(value, state[name])
+    torch.testing.assert_close(backbone.state_dict(), state)
 
 
 @pytest.mark.parametrize("wrap", ["state_dict", None])
@@ -144,11 +138,6 @@ def test_a_backbone_that_reads_files_in_its_own_way(tmp_path: Path) -> None:
     assert total - filled == 2 * (8 + 16)  # scale and shift of the norms of two outputs, which ImageNet does not train
 
 
-class _Silent(SimpleHTTPRequestHandler):
-    def log_message(self, *arguments: object) -> None:
-        pass
-
-
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Path]]:
     """Address and folder of a server on this machine; downloads are kept in ``tmp_path / hub``."""
@@ -156,12 +145,10 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str,
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     folder = tmp_path / "site"
     folder.mkdir()
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Silent, directory=str(folder))) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(folder))) as server:
+        threading.Thread(target=server.serve_forever).start()
         yield f"http://127.0.0.1:{server.server_port}", folder
         server.shutdown()
-        thread.join()
 
 
 def test_what_a_server_sends_is_checked_as_well(site: tuple[str, Path], tmp_path: Path) -> None:
@@ -171,28 +158,22 @@ def test_what_a_server_sends_is_checked_as_well(site: tuple[str, Path], tmp_path
     assert (tmp_path / "hub/checkpoints/good.pth").is_file()
     (folder / "page.pth").write_bytes(PAGE)
     kept = tmp_path / "hub/checkpoints/page.pth"
-    expected = rf"{address}/page.pth: no file of PyTorch weights: .*; delete {kept}, where it was kept"
     for _ in range(2):  # fetched, then as it was kept
-        with pytest.raises(UserError, match=expected):
-            check_initial_weights({"backbone": pretrained(f"{address}/page.pth")})
-    with pytest.raises(UserError, match=r"none.pth: cannot be fetched .*404"):
-        check_initial_weights({"backbone": pretrained(f"{address}/none.pth")})
+        message = rf"{address}/page.pth: no file of PyTorch weights: .*; delete {kept}, where it was kept"
+        refusal(message, f"{address}/page.pth")
+    refusal(r"none.pth: cannot be fetched .*404", f"{address}/none.pth")
 
 
-def test_a_training_starts_from_them_or_not_at_all(tmp_path: Path, capfd: pytest.CaptureFixture) -> None:
+def test_a_training_starts_from_them_or_not_at_all(tmp_path: Path, error_of: Callable) -> None:
     path, data = tmp_path / "weights.pth", draw_images(tmp_path / "camvid", test=1)
     change = {"model.backbone": pretrained(path), "optim_wrapper.optimizer.lr": 0.0}
     spec = write_run(tmp_path, data, iterations=1, change=change)
     path.write_bytes(PAGE)
-    assert main([str(spec)]) == 2
-    error = capfd.readouterr().err
-    assert "Traceback" not in error
-    assert f"error: {path}: no file of PyTorch weights" in error
+    assert f"error: {path}: no file of PyTorch weights" in error_of(main, spec)
     state = save(path)
     assert main([str(spec)]) == 0
-    final = checkpoint.load(spec.parents[2] / "work" / spec.parent.name / "final.pth")["state_dict"]
     for name in ("stem.0.weight", "layer4.1.conv2.weight"):
-        torch.testing.assert_close(final[f"backbone.{name}"], state[name])
+        torch.testing.assert_close(final_state(spec)[f"backbone.{name}"], state[name])
 
 
 @pytest.mark.parametrize(
