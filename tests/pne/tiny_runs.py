@@ -104,7 +104,6 @@ def run_config(data: Path, *, iterations: int = 1, contrast: dict[str, Any] | No
             "data_root": str(data),
             "data_prefix": {"img_path": f"img_dir/{split}", "seg_map_path": f"ann_dir/{split}"},
             "pipeline": [*load, *steps, {"type": "PackSegInputs"}],
-            "cache_data": True,
         }
 
     return {

@@ -5,12 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny_runs import CLASSES, PNE, draw_images, write_run
+from tiny_runs import CLASSES, PNE, draw_images, train_run
 
 from analysis.figures.panels import draw_pairs
 from analysis.figures.selection import select_confusions
 from analysis.figures.style import paint, paper_style
-from pne import train
 from pne.counts import read_confusion
 from pne.errors import UserError
 from pne.extract import __main__ as extract
@@ -29,9 +28,7 @@ def spec(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # The side lengths of the labels are no multiples of the cells', so that a cell's centre is not its label pixel.
     data = draw_images(folder / "data" / "street", train=8, test=5, size=(52, 75))
     contrast = {"loss": {**PNE, "num_samples": 2}, "weight": 1.3, "projection": {"channels": 12}}
-    spec = write_run(folder, data, "pne", iterations=ITERATIONS, contrast=contrast)
-    assert train.main([str(spec)]) == 0
-    return spec
+    return train_run(folder, data, "pne", iterations=ITERATIONS, contrast=contrast)
 
 
 @pytest.fixture
@@ -67,8 +64,7 @@ def test_the_label_and_the_prediction_under_every_marker_are_the_classes_of_the_
     with paper_style():
         figure = draw_pairs(pairs)
     expected = {"anchors": (true, predicted), "positives": (true, true), "negatives": (predicted, predicted)}
-    texts = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert texts[2] == f"negatives: correct {pairs.classes[predicted]}"
+    assert figure.legends[0].get_texts()[2].get_text() == f"negatives: correct {pairs.classes[predicted]}"
     _, label_axes, prediction_axes = figure.axes
     assert np.array_equal(label_axes.images[0].get_array(), paint(label, network.metainfo["palette"]))
     for ax, which in ((label_axes, 0), (prediction_axes, 1)):
@@ -108,18 +104,11 @@ def test_the_pairs_are_the_branchs_own_next_draw(network, drawn, monkeypatch):
     [draw] = draws
     anchors = draw.anchors
     ours = (anchors.count > 0) & (anchors.label == true) & (anchors.predicted == predicted)
-    width = pairs.prediction.shape[1]
-
-    def places(cells: np.ndarray) -> set[int]:
-        return set((cells[:, 0] * width + cells[:, 1]).tolist())
-
-    def contrasted(place: torch.Tensor, count: torch.Tensor) -> set[int]:
-        pixel = draw.column[0][place[ours]]
-        return set(pixel[count[ours] > 0].tolist())
-
-    assert places(pairs.anchors) == set(anchors.pixel[ours].tolist())
-    assert places(pairs.positives) == contrasted(draw.index[:, :, 0], draw.count[:, :, 0])
-    assert places(pairs.negatives) == contrasted(draw.index[:, :, 1], draw.count[:, :, 1])
+    expected = [anchors.pixel[ours]]
+    for kind in (0, 1):  # positives, negatives
+        expected.append(draw.column[0][draw.index[ours][:, kind]][draw.count[ours][:, kind] > 0])
+    for cells, pixels in zip((pairs.anchors, pairs.positives, pairs.negatives), expected, strict=True):
+        assert set((cells @ (pairs.prediction.shape[1], 1)).tolist()) == set(pixels.tolist())
 
 
 def test_a_projection_of_the_backbone_takes_the_input_of_the_head(network):
@@ -148,14 +137,12 @@ def test_where_no_ranked_confusion_has_enough_anchors_the_one_of_most_is_shown(n
     assert pairs.about["choice"] == MOST
 
 
-def test_where_the_loss_draws_nothing_the_figure_says_so(network, monkeypatch):
-    head = network.head
+def test_where_the_loss_draws_nothing_the_figure_says_so(network):
     with torch.no_grad():
-        head.conv_seg.weight.zero_()
-        head.conv_seg.bias.copy_(torch.arange(CLASSES, 0, -1))  # every cell is of class 0: no class to confuse it with
+        network.head.conv_seg.weight.zero_()
+        network.head.conv_seg.bias.copy_(torch.arange(CLASSES, 0, -1))  # every cell is of class 0: nothing to confuse
     pairs = extract_pairs(network, select((0, 1, 0)))
-    assert pairs.about["choice"] == NONE
-    assert pairs.about["true_class"] is None
+    assert (pairs.about["choice"], pairs.about["true_class"]) == (NONE, None)
     assert not len(pairs.anchors) + len(pairs.positives) + len(pairs.negatives)
     with paper_style():
         figure = draw_pairs(pairs)

@@ -5,6 +5,7 @@ import io
 import json
 import shutil
 import zipfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from mmengine.config import Config
 from paper_data import draw_cityscapes
 from PIL import Image
-from tiny_runs import draw_images, work_of, write_run
+from tiny_runs import draw_images, scored, trained, work_of, write_run
 
 from pne import evaluate, train
 from pne.datasets import layouts
@@ -21,21 +22,12 @@ from pne.datasets import prepare as preparation
 from pne.datasets.prepare import prepare
 from pne.errors import UserError
 from pne.spec import read_config, read_spec, write_spec
+from pne.submission import predict
 from pne.submission.__main__ import main
 from pne.submission.predict import archive_name
 
 SIZE = (64, 128)
 STEMS = [f"berlin_{number:06d}_000019" for number in range(3)]
-
-
-def dataset(root: Path, split: str, *steps: dict) -> dict:
-    return {
-        "_delete_": True,
-        "type": "CityscapesDataset",
-        "data_root": str(root),
-        "data_prefix": {"img_path": f"leftImg8bit/{split}", "seg_map_path": f"gtFine/{split}"},
-        "pipeline": [{"type": "LoadImageFromFile"}, *steps, {"type": "LoadAnnotations"}, {"type": "PackSegInputs"}],
-    }
 
 
 @pytest.fixture(scope="module")
@@ -48,12 +40,17 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def spec(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that has learnt a little of the drawn images; scored at half their size, predicted at full size."""
+
+    def dataset(split: str) -> dict:
+        places = {"img_path": f"leftImg8bit/{split}", "seg_map_path": f"gtFine/{split}"}
+        return {"type": "CityscapesDataset", "data_prefix": places}
+
     resize = {"type": "Resize", "scale": (SIZE[1] // 2, SIZE[0] // 2), "keep_ratio": True}
+    steps = [{"type": "LoadImageFromFile"}, resize, {"type": "LoadAnnotations"}, {"type": "PackSegInputs"}]
     change = {
         "model.decode_head.num_classes": 19,
-        "model.data_preprocessor.size": SIZE,
-        "train_dataloader.dataset.dataset": dataset(root, "train"),
-        "test_dataloader.dataset": dataset(root, "val", resize),
+        "train_dataloader.dataset.dataset": dataset("train"),
+        "test_dataloader.dataset": {**dataset("val"), "pipeline": steps},
     }
     path = write_run(tmp_path_factory.mktemp("run"), root, iterations=100, change=change)
     run = read_spec(path).model_copy(update={"layout": "cityscapes", "dataset_title": "Cityscapes"})
@@ -90,13 +87,15 @@ def submitted(spec: Path) -> Path:
 
 
 def test_the_server_finds_exactly_one_picture_of_grey_label_ids_for_every_test_image(submitted: Path) -> None:
+    about = json.loads(archive_of(submitted).with_suffix(".json").read_text())
+    assert (about["run"], about["evaluation"], about["images"]) == (submitted.parent.name, "multi_scale_flip", 3)
+    assert about["weights_sha256"] == trained(submitted).weights_sha256
     found = pictures(submitted)
     assert len(found) == len(STEMS)
     for stem in STEMS:
         (name,) = fnmatch.filter(found, f"{stem}*.png")
         picture = found[name]
-        assert picture.dtype == np.uint8
-        assert picture.shape == SIZE
+        assert (picture.dtype, picture.shape) == (np.uint8, SIZE)
         assert set(np.unique(picture)) <= set(preparation.TRAINED_IDS)
 
 
@@ -122,14 +121,7 @@ def test_pictures_are_what_the_evaluation_predicts(
     shutil.copy(spec.parent / "train.json", there.parent)
     shutil.copytree(work_of(spec), work_of(there))
     assert evaluate.main(["--evaluation", evaluation, str(there)]) == 0
-    assert json.loads((there.parent / f"{evaluation}.json").read_text())["aacc"] == 100
-
-
-def test_several_scales_are_the_default_and_said_beside_the_archive(submitted: Path, spec: Path) -> None:
-    about = json.loads(archive_of(spec).with_suffix(".json").read_text())
-    assert (about["run"], about["evaluation"], about["images"]) == (spec.parent.name, "multi_scale_flip", 3)
-    trained = json.loads((spec.parent / "train.json").read_text())
-    assert about["weights_sha256"] == trained["weights_sha256"]
+    assert scored(there, evaluation).aacc == 100
 
 
 def test_other_settings_leave_the_official_archive_alone(spec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,19 +146,10 @@ def test_other_settings_leave_the_official_archive_alone(spec: Path, monkeypatch
     assert made == [path.stat().st_mtime_ns for path in (official, official.with_suffix(".json"))]
 
 
-def test_the_same_run_gives_the_same_archive(submitted: Path, spec: Path) -> None:
-    before = archive_of(spec).read_bytes()
-    archive_of(spec).unlink()
-    assert submit(spec) == 0
-    assert archive_of(spec).read_bytes() == before
-
-
 def test_an_interrupted_call_goes_on_with_what_is_missing(
-    submitted: Path, spec: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+    submitted: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pne.submission import predict
-
-    before = archive_of(spec).read_bytes()
+    before = archive_of(submitted).read_bytes()
     write, written = predict.save_label, []
 
     def full_disk(path: Path, labels: np.ndarray) -> None:
@@ -176,14 +159,15 @@ def test_an_interrupted_call_goes_on_with_what_is_missing(
         write(path, labels)
 
     monkeypatch.setattr(predict, "save_label", full_disk)
-    assert submit(spec) == 2
+    assert submit(submitted) == 2
     assert "No space left" in capsys.readouterr().err
-    assert archive_of(spec).read_bytes() == before
+    assert archive_of(submitted).read_bytes() == before
     monkeypatch.undo()
-    assert submit(spec) == 0
+    archive_of(submitted).unlink()
+    assert submit(submitted) == 0
     assert "2 of 3 images were predicted before" in capsys.readouterr().out
-    assert archive_of(spec).read_bytes() == before
-    assert not list(read_spec(spec).work_directory.glob("submission*"))
+    assert archive_of(submitted).read_bytes() == before
+    assert not list(work_of(submitted).glob("submission*"))
 
 
 def test_a_name_that_the_server_does_not_know_is_refused() -> None:
@@ -191,23 +175,14 @@ def test_a_name_that_the_server_does_not_know_is_refused() -> None:
         archive_name("holiday")
 
 
-def test_a_part_of_the_split_is_refused_unless_wanted(spec: Path, capsys: pytest.CaptureFixture) -> None:
-    assert main([str(spec)]) == 2
-    assert "expected the 1525 images of the test split in leftImg8bit/test, found 3" in capsys.readouterr().err
-
-
-def test_missing_images_say_what_to_unpack(spec: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_what_cannot_be_submitted_is_told(spec: Path, tmp_path: Path, error_of: Callable) -> None:
+    error = error_of(main, spec)
+    assert "expected the 1525 images of the test split in leftImg8bit/test, found 3" in error
     (tmp_path / "cityscapes").mkdir()
-    assert submit(moved(spec, tmp_path / "results", data_root=str(tmp_path))) == 2
-    assert "leftImg8bit_trainvaltest.zip" in capsys.readouterr().err
-
-
-def test_another_data_set_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    spec = write_run(tmp_path, draw_images(tmp_path / "camvid", train=1, test=1))
-    assert submit(spec) == 2
-    assert "trained on generated; the server takes results on Cityscapes alone" in capsys.readouterr().err
-
-
-def test_a_run_that_has_not_finished_is_refused(spec: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    assert submit(moved(spec, tmp_path / "results")) == 2
-    assert "train.json: no such result; the run has not finished" in capsys.readouterr().err
+    elsewhere = moved(spec, tmp_path / "results", data_root=str(tmp_path))
+    assert "leftImg8bit_trainvaltest.zip" in error_of(main, "--subset", elsewhere)
+    other = write_run(tmp_path, draw_images(tmp_path / "camvid", train=1, test=1))
+    error = error_of(main, "--subset", other)
+    assert "trained on generated; the server takes results on Cityscapes alone" in error
+    error = error_of(main, "--subset", moved(spec, tmp_path / "others"))
+    assert "train.json: no such result; the run has not finished" in error
