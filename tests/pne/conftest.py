@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import pytest
 import yaml
 from tiny_runs import CONTRAST, draw_images, spied, write_run
 
+from pne.datasets.layouts import LAYOUTS, Split
+from pne.datasets.synthetic_street.__main__ import write as draw_street
 from pne.spec import Run, load_track
 
 
@@ -81,6 +84,26 @@ def error_of(capsys: pytest.CaptureFixture) -> Callable[..., str]:
         return error
 
     return run
+
+
+@pytest.fixture(scope="session")
+def street(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``street_city`` on disk; tests that change it copy it first."""
+    folder = tmp_path_factory.mktemp("street") / "street_city"
+    assert draw_street("street_city", folder)
+    return folder
+
+
+@pytest.fixture
+def state_counts(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[[str, Split], int]], None]:
+    """Return a function that states other official numbers of images for the splits of a data set."""
+
+    def state(dataset: str, count: Callable[[str, Split], int]) -> None:
+        known = LAYOUTS[dataset]
+        splits = {name: replace(split, count=count(name, split)) for name, split in known.splits.items()}
+        monkeypatch.setitem(LAYOUTS, dataset, replace(known, splits=splits))
+
+    return state
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -131,29 +132,32 @@ def test_parts_are_repeated_alone(settings: argparse.Namespace, capsys: pytest.C
     assert command.summarise(lines)["failed"] == {}
 
 
-def test_a_part_that_hangs_is_stopped_with_all_that_it_started(
-    settings: argparse.Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+HANGS = """
+import subprocess, sys, time
+print(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]).pid, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "limit", "error", "said"),
+    [
+        (HANGS, 3, "stopped after 3 s", r"\d+"),
+        ("import sys; sys.exit('no such thing')", 60, "status 1", "no such thing"),
+    ],
+)
+def test_a_part_that_breaks_is_told_and_one_that_hangs_is_stopped_with_all_that_it_started(
+    script: str, limit: float, error: str, said: str, settings: argparse.Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script, pid = tmp_path / "part.py", tmp_path / "pid"
-    script.write_text(
-        "import subprocess, sys, time\n"
-        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
-        f"open({str(pid)!r}, 'w').write(str(child.pid))\nprint('hangs', flush=True)\ntime.sleep(600)\n"
-    )
-    monkeypatch.setattr(command, "__file__", str(script))
-    ended = command.in_process_of_its_own("loss", settings, limit=3)
-    assert ended == {"status": None, "error": "stopped after 3 s", "log": ["hangs"]}
-    status = Path(f"/proc/{pid.read_text()}/status")
+    part = settings.out.with_name("part.py")
+    part.write_text(script)
+    monkeypatch.setattr(command, "__file__", str(part))
+    ended = command.in_process_of_its_own("loss", settings, limit=limit)
+    assert (ended["status"], ended["error"]) == (None if script is HANGS else 1, error)
+    [line] = ended["log"]
+    assert re.fullmatch(said, line)
+    status = Path(f"/proc/{line}/status")
     assert not status.exists() or "State:\tZ" in status.read_text()
-
-
-def test_a_part_that_breaks_is_told(
-    settings: argparse.Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "part.py").write_text("import sys; sys.exit('no such thing')")
-    monkeypatch.setattr(command, "__file__", str(tmp_path / "part.py"))
-    ended = command.in_process_of_its_own("loss", settings, limit=60)
-    assert ended == {"status": 1, "error": "status 1", "log": ["no such thing"]}
 
 
 def test_the_exit_status_is_that_of_the_summary(
