@@ -9,6 +9,7 @@ import pytest
 import torch
 from mmengine.registry import init_default_scope
 from mmseg.registry import DATASETS, MODELS
+from tiny_runs import scored, trained
 
 import pne.datasets.registered  # noqa: F401 (registers)
 from pne import backbones
@@ -16,7 +17,6 @@ from pne.backbones import load_from_package
 from pne.datasets.files import read_label
 from pne.engine.weights import check_initial_weights, filled_parameters
 from pne.errors import UserError
-from pne.results import EvaluationResult, TrainResult, read_result
 from pne.spec import load_track, write_spec
 from pne.spec.resolve import ResolvedTrack
 from pne.train import main
@@ -109,8 +109,5 @@ def test_an_arm_trains_on_real_images(row: str, track: Callable, tmp_path: Path)
     run = small.runs[small.tables["arms"].rows[row].runs[0]]
     spec = write_spec(run, small.config(run.run))
     assert main([str(spec)]) == 0
-    result = read_result(spec.parent / "train.json", TrainResult)
-    assert result.iterations == 2
-    assert (result.contrast is None) == (row == "ohem")
-    score = read_result(spec.parent / "single_scale.json", EvaluationResult)
-    assert (score.images, len(score.class_iou)) == (9, 11)
+    assert (trained(spec).iterations, trained(spec).contrast is None) == (2, row == "ohem")
+    assert (scored(spec).images, len(scored(spec).class_iou)) == (9, 11)

@@ -8,12 +8,8 @@ import pytest
 
 from pne.spec import load_track
 
-TRACKS = ("quick", "camvid_tiny", "camvid_small", "camvid_small_tuning", "camvid_short", "camvid", "paper")
+TRACKS = sorted(path.stem for path in Path(__file__).parents[2].glob("experiments/tracks/*.yaml"))
 SEEDS = {"default": None, "0,1": (0, 1)}
-
-
-def test_no_track_is_left_out(repository: Path) -> None:
-    assert sorted(TRACKS) == sorted(path.stem for path in (repository / "experiments" / "tracks").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("track", TRACKS)
@@ -24,8 +20,7 @@ def test_runs_keep_their_identity(
     found = {}
     for name, seeds in SEEDS.items():
         runs = load_track(track, seeds=seeds).runs
-        versions = {run.spec_version for run in runs.values()}
-        about = {"spec_version": versions.pop(), "runs": {key: run.config_sha256 for key, run in runs.items()}}
-        assert not versions
+        [version] = {run.spec_version for run in runs.values()}
+        about = {"spec_version": version, "runs": {key: run.config_sha256 for key, run in runs.items()}}
         found[f"seeds_{name}.json"] = json.dumps(about, indent=1) + "\n"
     golden(f"runs/{track}", found)

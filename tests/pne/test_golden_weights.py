@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from tiny_runs import scored, trained
 
 LOSSES = ("asymmetric", "cipc", "cipc_memory", "pne", "pne_authors")
 OTHER_FAMILIES = ("encnet_r101", "hrnet_w48", "ocrnet_w48", "upernet_swin_b")
@@ -54,7 +55,7 @@ def write_declarations(repository: Path, folder: Path) -> None:
 
 
 def test_weights_of_every_loss_and_family_stay_the_same(
-    request: pytest.FixtureRequest, repository: Path, tmp_path: Path, golden: Callable, command: Callable
+    request: pytest.FixtureRequest, repository: Path, street: Path, tmp_path: Path, golden: Callable, command: Callable
 ) -> None:
     place = this_place()
     file = repository / "tests" / "golden" / "weights" / "weights.json"
@@ -63,15 +64,19 @@ def test_weights_of_every_loss_and_family_stay_the_same(
         if place != made_for:
             pytest.skip(f"golden weights are those of {made_for}, this is {place}")
     write_declarations(repository, tmp_path / "experiments")
-    data = tmp_path / "data"
-    command("pne.datasets.synthetic_street", "--variant", "street_city", "--out", data / "street_city")
-    options = ("--experiments", tmp_path / "experiments", "--data-root", data, "--results", tmp_path / "results")
+    options = (
+        "--experiments",
+        tmp_path / "experiments",
+        "--data-root",
+        street.parent,
+        "--results",
+        tmp_path / "results",
+    )
     command("pne.spec", "write", "--track", "quick", "--iterations", 40, "--limit", 8, *options)
     specs = sorted((tmp_path / "results").glob("quick/runs/*/spec.yaml"))
     assert len(specs) == 1 + len(LOSSES) + len(OTHER_FAMILIES)
     command("pne.train", *specs)
-    runs = {}
-    for spec in specs:
-        train, score = (json.loads((spec.parent / f"{name}.json").read_text()) for name in ("train", "single_scale"))
-        runs[spec.parent.name] = {"weights_sha256": train["weights_sha256"], "miou": score["miou"]}
+    runs = {
+        spec.parent.name: {"weights_sha256": trained(spec).weights_sha256, "miou": scored(spec).miou} for spec in specs
+    }
     golden("weights", {"weights.json": json.dumps({"place": place, "runs": runs}, indent=1) + "\n"})

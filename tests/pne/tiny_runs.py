@@ -139,7 +139,7 @@ def write_run(
     """
     config = apply_changes(run_config(data, iterations=iterations, contrast=contrast), change or {})
     loss = {**contrast["loss"]} if contrast else {}
-    about = contrast and {"loss": loss.pop("type"), "options": loss, "start": contrast.get("start", 0)}
+    about = contrast and {"start": 0, **contrast, "loss": loss.pop("type"), "options": loss}
     settings = {
         "data_root": str(data.parent),
         "results": str(folder / "results"),

@@ -71,7 +71,7 @@ def reference(model: nn.Module, loader: dict, size: tuple[int, int] | None) -> l
     flips = [{"type": "RandomFlip", "prob": prob, "direction": "horizontal"} for prob in (0.0, 1.0)]
     steps = [scales, flips, [{"type": "LoadAnnotations"}], [{"type": "PackSegInputs"}]]
     pipeline = [{"type": "LoadImageFromFile"}, {"type": "TestTimeAug", "transforms": steps}]
-    dataset = DATASETS.build({**loader["dataset"], "pipeline": pipeline, "cache_data": False})
+    dataset = DATASETS.build({**loader["dataset"], "pipeline": pipeline})
     tta = SegTTAModel(module=copy.deepcopy(model))
     tta.eval()
     with torch.inference_mode():
