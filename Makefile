@@ -43,8 +43,7 @@ setup: .venv/.ready ## create .venv with the tested versions (done by every othe
 # --- the main job -------------------------------------------------------------------------------------------------
 .PHONY: reproduce
 reproduce: .venv/.ready ## train every run of the quick track and build every table and figure
-	@$(SNAKEMAKE) tables figures published --config track=quick $(CONFIG)
-	@$(SNAKEMAKE) claims --config track=quick $(CONFIG)  # after table embedding, which they read as far as it is there
+	@$(SNAKEMAKE) tables figures published claims --config track=quick $(CONFIG)
 
 .PHONY: report
 report: .venv/.ready ## one HTML file with all tables, figures and the runs behind every cell (after `make reproduce`)
@@ -91,6 +90,10 @@ format: .venv/.ready ## format Python and Snakemake files
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format . && $(BIN)/snakefmt Snakefile workflows
 
 # --- reading: safe while a workflow runs ----------------------------------------------------------------------------
+.PHONY: check-results
+check-results: .venv/.ready ## verify the results of a track in seconds and say what mends each finding (TRACK, ARGS)
+	@$(BIN)/python -m analysis.check --track $(TRACK) $(ARGS)
+
 .PHONY: plan status runs
 plan status runs: .venv/.ready ## what would run; what is running; ids with table and row (TRACK=paper for another track)
 	@$(BIN)/python -m analysis.$@ --track $(TRACK) $(ARGS)

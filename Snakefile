@@ -8,6 +8,7 @@
 
 import os
 import sys
+import threading
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
@@ -20,8 +21,11 @@ os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.envir
 
 # A cluster that ends a job sends SIGTERM to all its processes: the shell has to stay until training, which it waits for,
 # has written its checkpoint.
-shell.prefix("set -euo pipefail; trap : TERM; ")
+# `logged FILE COMMAND` appends what a command prints to a file, which Snakemake would empty, and shows its end on failure.
+LOGGED = 'logged() {{ mkdir -p "${{1%/*}}"; "${{@:2}}" >> "$1" 2>&1 || {{ local status=$?; tail -n 30 "$1" >&2; return $status; }}; }}; '
+shell.prefix(f"set -euo pipefail; trap : TERM; {LOGGED}")
 
+from analysis.latex_text import check_texts
 from pne.errors import UserError
 from pne.spec import load_track
 from workflows.configuration import check_folders, identity_options, read_configuration
@@ -30,6 +34,7 @@ try:
     OPTIONS = read_configuration(config)
     TRACK = load_track(OPTIONS.track, studies=True, **OPTIONS.track_arguments)
     check_folders(TRACK)
+    check_texts(TRACK)
 except UserError as error:
     raise WorkflowError(str(error))
 
@@ -41,7 +46,9 @@ IDENTITY = identity_options(OPTIONS)
 wildcard_constraints:
     track=TRACK.name,
     run=r"[^/]+",
-    table=r"[a-z0-9_]+",
+    name=r"[a-z0-9_]+",
+    figure=r"[a-z0-9_]+",
+    evaluation="single_scale|multi_scale_flip",
 
 
 for rules_file in sorted(Path(workflow.basedir, "workflows", "rules").glob("*.smk")):
@@ -49,14 +56,57 @@ for rules_file in sorted(Path(workflow.basedir, "workflows", "rules").glob("*.sm
     include: rules_file
 
 
-for name, files in TARGETS.items():
+for kind, (verb, message, inputs, files, command) in RUN_RULES.items():
+
+    rule:
+        name:
+            verb
+        input:
+            inputs,
+        output:
+            f"results/{{track}}/receipts/{kind}/{{run}}",
+        threads: cores
+        resources:
+            **NEEDS_OF_RUN,
+        params:
+            files=files,
+            command=formatted(command),
+        message:
+            message
+        shell:
+            f"PNE_ATTEMPT={{resources.attempt}} logged {{params.command}}; {RECEIPT}"
+
+
+for kind, (verb, message, log_file, command) in COMMANDS.items():
+
+    rule:
+        name:
+            verb
+        input:
+            needs_of(kind),
+        output:
+            f"results/{{track}}/receipts/{kind}/{{name}}",
+        log:
+            log_file,
+        localrule: kind != "map"  # which takes minutes
+        params:
+            files=files_of(kind),
+            command=formatted(command),
+        message:
+            message
+        shell:
+            f"{{params.command}} > {{log:q}} 2>&1; {RECEIPT}"
+
+
+for name, receipts in TARGETS.items():
 
     rule:
         name:
             name
         default_target: name == "tables"
         input:
-            files,
+            "Snakefile",  # a target that waits for nothing is always work to do
+            receipts,
         localrule: True
         message:
             f"{name} of track {TRACK.name}"
@@ -64,15 +114,25 @@ for name, files in TARGETS.items():
 
 onstart:
     if not ARCHIVED:
-        refresh_descriptions()
+        write_descriptions()
+
+
+def end_timers():
+    # Of the scheduler, see max-jobs-per-timespan in the profiles; it would wait for them before it ends.
+    for thread in threading.enumerate():
+        if isinstance(thread, threading.Timer):
+            thread.cancel()
 
 
 onsuccess:
+    end_timers()
     print_results()
 
 
 onerror:
+    end_timers()
     # What could be measured is printed, with a dash for each failed run; the workflow still ends with an error.
     render_partial_tables()
     print_results()
-    print(f"What failed, and why: python -m analysis.status {IDENTITY}", file=sys.stderr)
+    print(f"What failed, and why (python -m analysis.status {IDENTITY}):", file=sys.stderr, flush=True)
+    shell(f"python -m analysis.status {IDENTITY} >&2 || true")

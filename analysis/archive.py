@@ -60,9 +60,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     # As on a machine where nothing is set otherwise than the track says: no paths of this one.
     args.source, args.data_root, args.weights_dir = "archive", None, None
     plain = resolve(args, studies=True)
-    summary = summarise(read_results(track)).set_index("run")
+    frame = read_results(track)
+    summary, outdated = summarise(frame).set_index("run"), set(frame.loc[frame["outdated"].eq(True), "run"])
     raise_problems([f"{run}: {row['error']}" for run, row in summary.iterrows() if row["state"] == "failed"])
-    finished = [track.runs[run] for run in summary.index[summary["state"] == "finished"]]
+    finished = [track.runs[run] for run, state in summary["state"].items() if state == "finished" or run in outdated]
     if not finished:
         raise UserError(f"track {track.name}: no finished run in {args.results}; python -m analysis.status names them")
     raise_problems([problem for run in finished for problem in unfit(run, plain.runs[run.run].directory)])

@@ -3,7 +3,6 @@
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -45,40 +44,8 @@ TEMPLATE, DOCUMENT, PLOT = "findings.md", Path("docs/findings.md"), Path("docs/i
 README, MARKS = Path("README.md"), ("<!-- findings -->\n", "<!-- end of findings -->\n")
 
 
-@dataclass(frozen=True)
-class Finding:
-    """What the archive says of one track, of the seeds with which it holds every arm.
-
-    Attributes
-    ----------
-    track : ResolvedTrack
-    seeds, incomplete : list of int
-        Seeds that count; seeds that an arm lacks.
-    primary, against_base : list of dict
-        From `compare`, for `PRIMARY` and `AGAINST_BASE`.
-    described : list of dict
-        From `describe`.
-    origins : list of dict
-        From `originate`.
-    table : str
-        The table of arms in Markdown, with the footnotes of what is stale, mixed or of other origin.
-    foreign : list of str
-        Entries that are none of the track's runs as it is declared now; they are not counted.
-    """
-
-    track: ResolvedTrack
-    seeds: list[int]
-    incomplete: list[int]
-    primary: list[dict[str, Any]]
-    against_base: list[dict[str, Any]]
-    described: list[dict[str, Any]]
-    origins: list[dict[str, Any]]
-    table: str
-    foreign: list[str]
-
-
-def find(track: ResolvedTrack, entries: Sequence[str], paper: Mapping[str, Table]) -> Finding:
-    """Compare the arms of a track.
+def find(track: ResolvedTrack, entries: Sequence[str], paper: Mapping[str, Table]) -> dict[str, Any]:
+    """Say what the archive says of one track, of the seeds with which it holds every arm.
 
     Parameters
     ----------
@@ -88,6 +55,14 @@ def find(track: ResolvedTrack, entries: Sequence[str], paper: Mapping[str, Table
         Names of the track's folders there.
     paper : mapping of str to Table
         All declared tables.
+
+    Returns
+    -------
+    dict
+        The track, its seeds that count and, as incomplete, those that an arm lacks; primary and against_base from
+        `compare`, for `PRIMARY` and `AGAINST_BASE`; described from `describe`; origins from `originate`; as table that
+        of the arms in Markdown, with the footnotes of what is stale, mixed or of other origin; as foreign the entries
+        that are none of the track's runs as it is declared now, which are not counted.
     """
     foreign = sorted(set(entries) - set(track.runs))
     track, frame = read_for_comparison(restricted(track, [TABLE]))
@@ -96,17 +71,17 @@ def find(track: ResolvedTrack, entries: Sequence[str], paper: Mapping[str, Table
     measured = [{seed for seed, run in row.runs.items() if run in records} for row in arms.rows.values()]
     seeds = sorted(set.intersection(*measured))
     of_arms = {key: [records[row.runs[seed]] for seed in seeds] for key, row in arms.rows.items()}
-    return Finding(
-        track=track,
-        seeds=seeds,
-        incomplete=sorted(set.union(*measured) - set(seeds)),
-        primary=compare(arms, of_arms, PRIMARY, paper),
-        against_base=compare(arms, of_arms, AGAINST_BASE, paper),
-        described=describe(of_arms) if seeds else [],
-        origins=originate(arms, [track.runs[run] for run in records]),
-        table=render(print_measured(arms, track, values), "md", quoted_italic=True),
-        foreign=foreign,
-    )
+    return {
+        "track": track,
+        "seeds": seeds,
+        "incomplete": sorted(set.union(*measured) - set(seeds)),
+        "primary": compare(arms, of_arms, PRIMARY, paper),
+        "against_base": compare(arms, of_arms, AGAINST_BASE, paper),
+        "described": describe(of_arms) if seeds else [],
+        "origins": originate(arms, [track.runs[run] for run in records]),
+        "table": render(print_measured(arms, track, values), "md", quoted_italic=True),
+        "foreign": foreign,
+    }
 
 
 def compare(
@@ -222,21 +197,21 @@ def originate(arms: ResolvedTable, finished: Sequence[Run]) -> list[dict[str, An
     return origins
 
 
-def plot(findings: Sequence[Finding], path: Path) -> None:
+def plot(findings: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Draw every seed as a point, with mean and interval; a line is what the paper gains."""
     with paper_style():
         figure = new_figure(PAGE, 2.2)
         for axes, finding in zip(figure.subplots(1, len(findings), squeeze=False)[0], findings, strict=True):
-            for x, contrast in enumerate(finding.primary):
+            for x, contrast in enumerate(finding["primary"]):
                 mean, points = contrast["estimate"], contrast["differences"]
                 ends = [[mean - contrast["low"]], [contrast["high"] - mean]]
                 axes.hlines(contrast["paper"], x - 0.3, x + 0.3, color=GREY, linestyle="--")
                 axes.plot([x - 0.08] * len(points), points, "o", color=BLUE, alpha=0.5)
                 axes.errorbar(x + 0.08, mean, ends, fmt="_", color="black", capsize=3)
             axes.axhline(0, color="black", linewidth=0.6)
-            axes.set_xlim(-0.5, len(finding.primary) - 0.5)
-            axes.set_xticks(range(len(finding.primary)), [contrast["title"] for contrast in finding.primary])
-            axes.set(title=finding.track.declaration.title, ylabel="difference of mIoU (points)")
+            axes.set_xlim(-0.5, len(finding["primary"]) - 0.5)
+            axes.set_xticks(range(len(finding["primary"])), [contrast["title"] for contrast in finding["primary"]])
+            axes.set(title=finding["track"].declaration.title, ylabel="difference of mIoU (points)")
         save(figure, [path])
 
 

@@ -1,14 +1,13 @@
 """Say what a track would train, per table, before anything is launched; nothing is written or locked."""
 
-import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, product
 from math import sqrt
 from pathlib import Path
 from statistics import fmean, median, variance
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -22,8 +21,7 @@ from pne.spec import ResolvedTrack, Run
 GPU_SIZES_GIB = (8, 11, 16, 24, 32, 40, 48, 80, 96, 141)
 
 
-@dataclass(frozen=True)
-class Cost:
+class Cost(NamedTuple):
     """What a run took, or is expected to take.
 
     Attributes
@@ -101,13 +99,10 @@ def printed_times(track: ResolvedTrack) -> dict[str, Cost]:
 def _spread(known: Mapping[str, Cost], source: str, runs: Mapping[str, Run]) -> dict[str, Cost]:
     """Return the cost of runs that are known, and of others the median of the same model, data set and loss."""
     kinds = {key: (run.dataset, run.model, run.contrast and run.contrast["loss"]) for key, run in runs.items()}
-    alike: dict[tuple, list[Cost]] = {}
-    for key in known.keys() & kinds.keys():
-        alike.setdefault(kinds[key], []).append(known[key])
     found = {}
     for key, kind in kinds.items():
-        if kind in alike:
-            costs = [known[key]] if key in known else alike[kind]
+        costs = [known[key]] if key in known else [cost for other, cost in known.items() if kinds.get(other) == kind]
+        if costs:
             devices = " or ".join(sorted({cost.source for cost in costs}))
             time_s = median(cost.time_s for cost in costs)
             found[key] = Cost(time_s, f"{source} on {devices}", highest_memory(costs))
@@ -216,12 +211,6 @@ def describe_power(track: ResolvedTrack, known: Iterable[tuple[ResolvedTrack, pd
     )
 
 
-def archived_results(args: argparse.Namespace) -> Iterator[tuple[ResolvedTrack, pd.DataFrame]]:
-    """Read what the archive holds, of the track asked for first."""
-    for kept in archived_tracks(args.experiments, args.results, first=args.track):
-        yield kept, read_results(kept)
-
-
 def paired_deviation(track: ResolvedTrack, frame: pd.DataFrame) -> tuple[float, int]:
     """Pool the deviation over seeds of a row's mIoU minus its baseline's, and count those rows; (1, 0) without one."""
     miou = frame.dropna(subset="miou").set_index(["run", "evaluation"])["miou"].to_dict()
@@ -275,7 +264,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     frame = read_results(track)
     costs = estimate(track, frame, rehearsed_costs(args.results / track.name / "rehearsals", track))
     print(describe(plan(track, summarise(frame), costs), track, costs))
-    print(describe_power(track, chain([(track, frame)], archived_results(args))))
+    archived = archived_tracks(args.experiments, args.results, first=args.track)
+    print(describe_power(track, chain([(track, frame)], ((kept, read_results(kept)) for kept in archived))))
 
 
 if __name__ == "__main__":

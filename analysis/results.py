@@ -6,13 +6,14 @@ import os
 import re
 import socket
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import pandas as pd
 
+from analysis.latex_text import check_texts
 from pne.errors import UserError
 from pne.results import EvaluationResult, Result, TrainResult, confusion_path, read_result_of
 from pne.spec import ResolvedTrack, Run, load_track
@@ -25,7 +26,6 @@ COLUMNS = (
     *("active_fraction", "stale", "mixed_code", "outdated", "dataset_complete", "dataset_fingerprint", "bfloat16"),
     *("precision", "world_size", "micro_batch", "device", "git_commit", "ended", "confusion"),
 )
-State = Literal["finished", "running", "stopped", "failed", "missing"]
 
 # On another host, a training that has not reported for this long (or 100 iterations) counts as stopped.
 SILENCE_S = 900.0
@@ -65,6 +65,7 @@ def resolve(args: argparse.Namespace, **changes: Any) -> ResolvedTrack:
     seeds = None if args.seeds is None else [seed for part in args.seeds for seed in part]
     changes["runtime"] = {"source": args.source}
     track = load_track(args.track, seeds=seeds, **{name: getattr(args, name) for name in names}, **changes)
+    check_texts(track)
     return track if args.iterations is None else _incomparable(track)
 
 
@@ -122,8 +123,7 @@ def collect_runs(
     records = []
     for run in runs:
         train, train_error = _read(run, "train", TrainResult)
-        names = ("run", "dataset", "dataset_title", "model", "seed", "precision")
-        common: dict[str, Any] = {name: getattr(run, name) for name in names}
+        common = run.model_dump(include={"run", "dataset", "dataset_title", "model", "seed", "precision"})
         common["loss"] = None if run.contrast is None else run.contrast["loss"]
         common |= {} if train is None else _of_training(train, run, code_sha256 and code_sha256(run))
         for name in run.evaluations:
@@ -136,7 +136,7 @@ def collect_runs(
             elif damage := train_error or error:
                 record |= {"state": "failed", "error": damage}
             else:
-                record |= vars(read_progress(run, None if train is None else name, now))
+                record |= read_progress(run, None if train is None else name, now)._asdict()
             records.append(record)
     return pd.DataFrame(records, columns=list(COLUMNS))
 
@@ -165,24 +165,22 @@ def _read(run: Run, name: str, kind: type[Result]) -> tuple[Result | None, str |
         return None, str(error)
 
 
-@dataclass(frozen=True)
-class Progress:
+class Progress(NamedTuple):
     """State of a run that has no complete result.
 
     Attributes
     ----------
     state : str
         running; stopped (interrupted or killed, resumes when asked for); failed; missing (never begun).
-    iteration, total : int or None
+    iteration : int or None
     eta_s : float or None
         Seconds until the last iteration, of runs that train now.
     error : str or None
         Last error line of a failed run; it belongs to `iteration`, or came after it.
     """
 
-    state: State
+    state: Literal["running", "stopped", "failed", "missing"]
     iteration: int | None = None
-    total: int | None = None
     eta_s: float | None = None
     error: str | None = None
 
@@ -208,17 +206,17 @@ def read_progress(run: Run, evaluation: str | None = None, now: datetime | None 
     if report is None:
         error = last_error(log)
         return Progress("failed", error=error) if error else Progress("missing")
-    iteration, total = report.get("iteration"), report.get("iterations", run.iterations)
+    iteration = report.get("iteration")
     if report.get("state") == "failed":
         error = report.get("error") or last_error(log) or f"no error line; see {log}"
-        return Progress("failed", iteration, total, error=str(error).strip())
+        return Progress("failed", iteration, error=str(error).strip())
     if report.get("state") in ("running", "evaluating") and _is_alive(report, now):
         eta_s = report.get("eta_s")
         left_s = None if eta_s is None else max(0.0, eta_s - _age_s(report, now))
-        return Progress("running", iteration, total, left_s)
+        return Progress("running", iteration, left_s)
     if evaluation is not None and report.get("state") == "finished":  # its result has been removed since
         return Progress("missing")
-    return Progress("stopped", iteration, total)
+    return Progress("stopped", iteration)
 
 
 def _is_older(path: Path, other: Path) -> bool:

@@ -33,10 +33,11 @@ def summarise(frame: pd.DataFrame) -> pd.DataFrame:
     -------
     DataFrame
         Columns run, state (finished, unevaluated, running, stopped, failed, missing), trained, iteration, eta_s,
-        error, stale, waiting (evaluations that are not there). A run is finished when every evaluation that it is asked
-        for is there, and failed also when one of them failed.
+        error, stale, waiting (evaluations that are not there, or of other weights). A run is finished when every
+        evaluation that it is asked for is there, and failed also when one of them failed.
     """
     records = []
+    frame = frame.assign(state=frame["state"].mask(frame["outdated"].eq(True), "missing"))
     for run, group in frame.groupby("run", sort=False):
         states = set(group["state"])
         trained = bool(group["time_s"].notna().any())

@@ -11,7 +11,7 @@ result depends on the choice of test images; it never decides.
 ``docs/statistics.md`` says why each rule is as it is, and how often it errs in simulations (``make simulate``).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -74,31 +74,29 @@ class Estimate:
 
     def interval(self, level: float = LEVEL) -> Interval:
         """Return the interval that covers the truth with at least this probability."""
-        down, up = (_critical(side.dist, side.args, (1 - level) / 2) for side in (self.too_high, self.too_low))
-        return Interval(
-            self.value, np.maximum(self.value - down * self.error, self.floor), self.value + up * self.error
-        )
+        down, up = (float(side.dist.isf((1 - level) / 2, *side.args)) for side in (self.too_high, self.too_low))
+        low = np.maximum(self.value - down * self.error, self.floor)
+        return Interval(self.value, low, self.value + up * self.error)
 
     def p_holds(self, minimum: float | None, maximum: float | None) -> Array:
         """Return the two-sided p value of the bounds being kept; at most 0.05 where the 95 % interval keeps them.
 
         Of an exact value: bounds of 0 ask for more (or less) than 0, others include their value.
         """
-        sides = []
-        if minimum is not None:
-            sides.append(self._p(self.value - minimum, self.too_high, tie=minimum != 0))
-        if maximum is not None:
-            sides.append(self._p(maximum - self.value, self.too_low, tie=maximum != 0))
-        return np.max(sides, 0)
+        gaps = self._gaps(minimum, maximum)
+        return np.max([self._p(gap, side, tie=bound != 0) for bound, gap, side, _ in gaps], 0)
 
     def p_fails(self, minimum: float | None, maximum: float | None) -> Array:
         """Return the two-sided p value of a bound being broken; see `p_holds`."""
-        sides = []
+        gaps = self._gaps(minimum, maximum)
+        return np.min([self._p(-gap, side, tie=bound == 0) for bound, gap, _, side in gaps], 0)
+
+    def _gaps(self, minimum: float | None, maximum: float | None) -> Iterator[tuple[float, Array, Any, Any]]:
+        """Yield each bound, how far the value keeps it, and the error if it seems kept, and if it seems broken."""
         if minimum is not None:
-            sides.append(self._p(minimum - self.value, self.too_low, tie=minimum == 0))
+            yield minimum, self.value - minimum, self.too_high, self.too_low
         if maximum is not None:
-            sides.append(self._p(self.value - maximum, self.too_high, tie=maximum == 0))
-        return np.min(sides, 0)
+            yield maximum, maximum - self.value, self.too_low, self.too_high
 
     def _p(self, gap: ArrayLike, side: Any, tie: bool) -> Array:
         gap = np.round(gap, 9)  # printed decimals, not their binary neighbours
@@ -128,10 +126,6 @@ _dunnett = _Dunnett(name="dunnett")
 
 
 @cache
-def _critical(distribution: Any, arguments: tuple[float, ...], tail: float) -> float:
-    return float(distribution.isf(tail, *arguments))
-
-
 def exact(value: ArrayLike) -> Estimate:
     """Take a value, such as a printed one, as exact."""
     value = np.asarray(value, np.float64)
@@ -318,8 +312,7 @@ def detectable(seeds: int, deviation: float = 1, comparisons: int = 1, power: fl
 # What other test images would give.
 
 
-@dataclass(frozen=True)
-class ClassCounts:
+class ClassCounts(NamedTuple):
     """Pixels of each image and class, enough for the IoU of any subset of images.
 
     Attributes

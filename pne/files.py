@@ -2,12 +2,15 @@
 
 import hashlib
 import os
+import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from pne.errors import UserError
+
+_ASIDE = re.compile(r"\..+\.[0-9a-f]{8}(\.\w+)?")
 
 
 @contextmanager
@@ -46,6 +49,13 @@ def written_aside(path: Path | str) -> Iterator[Path]:
     finally:
         if aside is not None:
             aside.unlink(missing_ok=True)
+
+
+def discard_asides(folder: Path) -> None:
+    """Delete what killed processes were writing aside below a folder that nobody else writes to."""
+    for path in folder.rglob(".*"):
+        if _ASIDE.fullmatch(path.name):
+            path.unlink(missing_ok=True)
 
 
 def write_text(path: Path | str, text: str) -> None:

@@ -65,7 +65,7 @@ class LossOptions:
 class _Drawing(LossOptions):
     # The bound keeps similarity / temperature far from the largest float32.
     temperature: float = option(1.0, "Divides the cosine similarity; dimensionless.", minimum=1e-6)
-    num_samples: int = option(100, "Positives and negatives drawn per class and image.", minimum=1)
+    num_samples: int = option(100, "Positives and negatives drawn per class and image.", minimum=1, maximum=100_000)
     max_anchors: int | None = option(200, "Largest number of anchor pixels per image.", minimum=1)
     max_set_size: int | None = option(None, "Anchor sets with more pixels are skipped.", minimum=1)
     anchors_per_set: int | None = option(None, "Anchors drawn from each set.", minimum=1)
@@ -148,6 +148,7 @@ class PixelContrastOptions(LossOptions):
         None,
         "Length of each class's segment queue and of its pixel queue; None contrasts within the batch.",
         minimum=1,
+        maximum=100_000,
     )
     pixels_per_image: int = option(10, "Pixels per class and image for the pixel queue.", minimum=1)
 

@@ -157,6 +157,8 @@ def read_result(path: Path | str, kind: type[Result]) -> Result:
         If the file is missing, truncated or does not hold what its kind promises.
     """
     remedy = f"the file holds no {kind.__name__}: delete it and run the workflow again"
+    if kind is TrainResult:
+        remedy = f"the file holds no {kind.__name__}: put a copy of it back; without one, delete it to train anew"
     return read_model(Path(path), kind, missing="no such result; the run has not finished", remedy=remedy)
 
 
@@ -191,6 +193,16 @@ def read_result_of(run: Run, name: str, kind: type[Result]) -> Result:
     if isinstance(result, EvaluationResult) and result.counts_sha256 is not None:
         _check_counts(path, result, confusion_path(run.directory, name))
     return result
+
+
+def finished_result(run: Run, name: str) -> TrainResult | EvaluationResult | None:
+    """Return the result of a run's training, or of an evaluation of its present weights; None where none is whole."""
+    try:
+        trained = read_result_of(run, "train", TrainResult)
+        found = trained if name == "train" else read_result_of(run, name, EvaluationResult)
+    except UserError:
+        return None
+    return found if found.weights_sha256 == trained.weights_sha256 else None
 
 
 def _check_counts(path: Path, result: EvaluationResult, counts: Path) -> None:

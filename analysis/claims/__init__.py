@@ -6,20 +6,20 @@ computed alike from printed and from measured values, so that a claim can be hel
 
 import ast
 import operator
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from analysis.tables import EMBEDDING
 from analysis.tables.embedding import CELLS
 from analysis.uncertainty import Estimate, lead, over_seeds, spread
 from pne.spec.reading import raise_problems, read_model, suggest
-from pne.spec.schema import Key, Row, Table
+from pne.spec.schema import Key, Row, Strict, Table
 
 Array = NDArray[np.float64]
 
@@ -44,10 +44,11 @@ class Place(NamedTuple):
         return f"{self.column}({self.table}.{self.row})"
 
 
-class Claim(BaseModel):
-    """One claim; it holds if all its checks do."""
+Values = Mapping[Place, Array]
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+
+class Claim(Strict):
+    """One claim; it holds if all its checks do."""
 
     statement: str = Field(description="The claim, in plain words.")
     paper: list[str] = Field(min_length=1, description="LaTeX labels in the paper's source.")
@@ -63,20 +64,19 @@ class Claim(BaseModel):
         return self
 
 
-class Claims(BaseModel):
+class Claims(Strict):
     """``experiments/claims.yaml``."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     claims: dict[Key, Claim]
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(NamedTuple):
     """One quantity and the bounds that it must keep.
 
     Attributes
     ----------
+    text : str
+        As declared.
     places : tuple of Place
         Cells that the quantity is computed from.
     minimum, maximum : float or None
@@ -85,6 +85,7 @@ class Check:
         From the quantity's values over seeds to its estimate.
     """
 
+    text: str
     quantity: ast.expr
     places: tuple[Place, ...]
     minimum: float | None
@@ -103,18 +104,11 @@ class Check:
         trained = all(row_of(place, self.tables).is_trained for place in self.places)
         return trained and all(bound in (None, 0) for bound in self.bounds)
 
-    def estimate(self, values: Mapping[Place, Array]) -> Estimate:
+    def estimate(self, values: Values) -> Estimate:
         """Estimate the quantity from the values of its cells, shape (..., n) each, of n seeds."""
-
-        def cells(places: Sequence[Place]) -> dict[Place, Array]:
-            return {place: values[place] for place in places}
-
         if self.rule is over_seeds:
-            return over_seeds(_evaluate(self.quantity, self.tables, cells))
-        return self.rule(np.stack(list(_settings(self.quantity.args, self.tables, cells).values()), -2))
-
-
-Cells = Callable[[Sequence[Place]], Mapping[Place, Array]]
+            return over_seeds(_evaluate(self.quantity, self.tables, values))
+        return self.rule(np.stack(list(_settings(self.quantity.args, self.tables, values).values()), -2))
 
 
 def parse(text: str, tables: Mapping[str, Table]) -> Check:
@@ -149,26 +143,20 @@ def parse(text: str, tables: Mapping[str, Table]) -> Check:
         bounds[isinstance(op, _BELOW) == (index < place)] = bound  # whether it is a minimum
     if len(bounds) < len(ops):
         raise ValueError(f"{text!r}: expected a smallest and a largest value")
-    quantity, found = sides[place], []
-
-    def cells(places: Sequence[Place]) -> dict[Place, Array]:
-        found.extend(places)
-        return dict.fromkeys(places, np.ones(1))
-
+    # Evaluated once with a value for whatever cell is asked for: that names the cells and every mistake.
+    quantity, asked = sides[place], defaultdict(lambda: np.ones(1))
     match quantity:
-        case ast.Call(ast.Name(name), _, []) if name in _RULES:
-            rule = _RULES[name]
+        case ast.Call(ast.Name(name), args, []) if name in _RULES:
+            rule, settings = _RULES[name], _settings(args, tables, asked)
+            trained = [key for key in settings if isinstance(key, Place) and row_of(key, tables).is_trained]
+            if len(trained) < max(2, len(settings)):
+                raise ValueError(f"{text!r}: lead and spread compare two cells of trained rows or more")
         case _:
             rule = over_seeds
-    if rule is over_seeds:
-        _evaluate(quantity, tables, cells)
-    elif len(settings := _settings(quantity.args, tables, cells)) < 2 or not all(
-        isinstance(key, Place) and row_of(key, tables).is_trained for key in settings
-    ):
-        raise ValueError(f"{text!r}: lead and spread compare two cells of trained rows or more")
-    if not found:
+            _evaluate(quantity, tables, asked)
+    if not asked:
         raise ValueError(f"{text!r} names no cell; allowed: {ALLOWED}")
-    return Check(quantity, tuple(dict.fromkeys(found)), bounds.get(True), bounds.get(False), rule, tables)
+    return Check(text, quantity, tuple(asked), bounds.get(True), bounds.get(False), rule, tables)
 
 
 def _number(node: ast.expr) -> float | None:
@@ -178,14 +166,14 @@ def _number(node: ast.expr) -> float | None:
         return None
 
 
-def _evaluate(node: ast.expr, tables: Mapping[str, Table], cells: Cells) -> Array:
+def _evaluate(node: ast.expr, tables: Mapping[str, Table], values: Values) -> Array:
     if (number := _number(node)) is not None:
         return np.float64(number)
     match node:
         case ast.BinOp(left, op, right) if type(op) in _ARITHMETIC:
-            return _ARITHMETIC[type(op)](_evaluate(left, tables, cells), _evaluate(right, tables, cells))
+            return _ARITHMETIC[type(op)](_evaluate(left, tables, values), _evaluate(right, tables, values))
         case ast.Call(ast.Name(name), [_, *_] as args, []) if name in _EXTREMES:
-            settings = _settings(args, tables, cells)
+            settings = _settings(args, tables, values)
             for key in settings:
                 # The extreme of noisy means is biased; lead and spread know by how much.
                 if not isinstance(key, Place) or row_of(key, tables).is_trained:
@@ -196,19 +184,19 @@ def _evaluate(node: ast.expr, tables: Mapping[str, Table], cells: Cells) -> Arra
             places = _places(node, tables)
             if len(places) > 1:
                 raise ValueError(f"{ast.unparse(node)!r} is a group of {len(places)} rows; expected one row")
-            return cells(places)[places[0]]
+            return values[places[0]]
     raise ValueError(f"{ast.unparse(node)!r} is not allowed; allowed: {ALLOWED}")
 
 
-def _settings(args: Sequence[ast.expr], tables: Mapping[str, Table], cells: Cells) -> dict[Place | str, Array]:
+def _settings(args: Sequence[ast.expr], tables: Mapping[str, Table], values: Values) -> dict[Place | str, Array]:
     """Evaluate what is compared with each other, groups row by row; nothing is compared with itself."""
     found: dict[Place | str, Array] = {}
     for arg in args:
         match arg:
             case ast.Call(ast.Name(), [ast.Attribute(ast.Name())], []):
-                found |= cells([place for place in _places(arg, tables) if place not in found])
+                found |= {place: values[place] for place in _places(arg, tables)}
             case _:
-                found[ast.unparse(arg)] = _evaluate(arg, tables, cells)
+                found[ast.unparse(arg)] = _evaluate(arg, tables, values)
     return found
 
 

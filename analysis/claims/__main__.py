@@ -21,8 +21,6 @@ from pne.files import write_text
 from pne.spec import ResolvedTrack
 from pne.spec.catalogue import read_catalogue
 
-Judged = Mapping[str, tuple[Claim, list[Outcome]]]
-
 # Read above the verdicts, in Markdown and on the report's page.
 EXPLANATIONS = {
     "held": "the whole 95 % interval over seeds keeps the bound, for every check of the claim",
@@ -43,19 +41,17 @@ REMARKS = (
 
 
 def as_record(key: str, index: int, claim: Claim, outcome: Outcome, track: ResolvedTrack) -> dict[str, Any]:
-    """Return a check and its outcome as one flat record; unknown ends of intervals are empty."""
+    """Return a check and its outcome as one record, flat but for its cells; unknown ends of intervals are empty."""
     absent = Interval(None, None, None)
     measured, images = outcome.measured or absent, outcome.images or absent
-    numbers = {"measured": measured.estimate, "low": measured.low, "high": measured.high}
-    numbers |= {"image_low": images.low, "image_high": images.high}
+    names = ("measured", "low", "high", "image_low", "image_high")
+    numbers = dict(zip(names, (*measured, *images[1:]), strict=True))
     tested = outcome.measured is not None and measured.low == measured.low
-    numbers |= (
-        {"p_holds": outcome.p_holds, "p_fails": outcome.p_fails} if tested else dict.fromkeys(("p_holds", "p_fails"))
-    )
+    numbers |= {name: getattr(outcome, name) if tested else None for name in ("p_holds", "p_fails")}
     return {
         "claim": key,
         "check": index,
-        "expression": outcome.text,
+        "expression": outcome.check.text,
         "minimum": outcome.check.minimum,
         "maximum": outcome.check.maximum,
         "published": outcome.published,
@@ -65,10 +61,13 @@ def as_record(key: str, index: int, claim: Claim, outcome: Outcome, track: Resol
         "verdict": say(outcome.verdict, track),
         "paper": " ".join(claim.paper),
         "remarks": " ".join(map(to_plain, outcome.remarks)),
+        "published_text": _number("–" if outcome.published is None else f"{outcome.published:.4g}"),
+        "measured_text": write_measured(outcome),
+        "cells": [place._asdict() for place in outcome.check.places],
     }
 
 
-def describe(judged: Judged, track: ResolvedTrack) -> dict[str, Any]:
+def describe(judged: Mapping[str, tuple[Claim, list[Outcome]]], track: ResolvedTrack) -> dict[str, Any]:
     """Return all claims with their checks, and what is behind them: all that a reader of the verdicts needs."""
     claims = {
         key: {
@@ -79,15 +78,7 @@ def describe(judged: Judged, track: ResolvedTrack) -> dict[str, Any]:
             "published_verdict": combine([outcome.published_verdict for outcome in outcomes]),
             "verdict": say(combine([outcome.verdict for outcome in outcomes]), track),
             "seeds": min((outcome.seeds for outcome in outcomes), default=0),
-            "checks": [
-                as_record(key, index, claim, outcome, track)
-                | {
-                    "published_text": _number("–" if outcome.published is None else f"{outcome.published:.4g}"),
-                    "measured_text": write_measured(outcome),
-                    "cells": [place._asdict() for place in outcome.check.places],
-                }
-                for index, outcome in enumerate(outcomes)
-            ],
+            "checks": [as_record(key, index, claim, outcome, track) for index, outcome in enumerate(outcomes)],
             "remarks": list(dict.fromkeys(to_plain(remark) for outcome in outcomes for remark in outcome.remarks)),
         }
         for key, (claim, outcomes) in judged.items()

@@ -1,9 +1,9 @@
 """Whether the paper's claims hold, in its own printed numbers and in the measured ones."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 import pandas as pd
@@ -22,14 +22,11 @@ FEW_BLOCKS = f"Fewer than {FEWEST_BLOCKS} independent blocks of test images: the
 DECIDED = get_args(Verdict)
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """One check, held against printed and measured values.
 
     Attributes
     ----------
-    text : str
-        The check as declared.
     check : Check
     published : float or None
         The quantity in the paper's printed values.
@@ -47,7 +44,6 @@ class Outcome:
         LaTeX text.
     """
 
-    text: str
     check: Check
     published: float | None
     published_verdict: str
@@ -86,7 +82,7 @@ class Judge:
     def __init__(self, track: ResolvedTrack, tables: Mapping[str, Table], values: pd.DataFrame) -> None:
         self._track, self._tables = track, tables
         self._lines = dict(list(values.groupby(["table", "row", "column"], sort=False)))
-        self._samples: dict[Path, tuple[tuple[str, ...], int, np.ndarray]] = {}
+        self._leave_out = cache(self._without_blocks)
 
     def outcomes(self, claim: Claim) -> list[Outcome]:
         """Judge every check of a claim, all at once."""
@@ -106,7 +102,6 @@ class Judge:
             absent = printed[index] is MISSING
             outcomes.append(
                 Outcome(
-                    text=claim.checks[index],
                     check=check,
                     published=None if absent else float(printed[index].value),
                     published_verdict="not reported" if absent else str(on_paper.verdict[index]),
@@ -122,14 +117,14 @@ class Judge:
         return outcomes
 
     def _published(self, check: Check) -> Estimate:
-        values = {place: self._printed(place) for place in check.places}
+        values = self._printed(check)
         if any(np.isnan(value).any() for value in values.values()):
             return MISSING
         return uncertainty.exact(round(float(check.estimate(values).value), 9))
 
-    def _printed(self, place: Place) -> np.ndarray:
-        cell = row_of(place, self._tables).published.get(place.column)
-        return np.array([np.nan if cell is None or cell.value is None else cell.value])
+    def _printed(self, check: Check) -> dict[Place, np.ndarray]:
+        cells = {place: row_of(place, self._tables).published.get(place.column) for place in check.places}
+        return {place: np.array([getattr(cell, "value", None)], np.float64) for place, cell in cells.items()}
 
     def _measured(self, check: Check) -> tuple[Estimate, list[int], tuple[str, ...]]:
         """Estimate the quantity over the seeds that all trained rows have; others keep their printed values."""
@@ -139,8 +134,7 @@ class Judge:
         if not seeds:
             return MISSING, [], remarks
         values = {place: np.array([one.by_seed[seed] for seed in seeds]) for place, one in series.items()}
-        quoted = {place: self._printed(place) for place in check.places if place not in series}
-        return check.estimate(values | quoted), seeds, remarks
+        return check.estimate(self._printed(check) | values), seeds, remarks
 
     def _of_images(self, check: Check, seeds: Sequence[int]) -> tuple[Interval | None, tuple[str, ...]]:
         """Compute the quantity without one block of test images after the other, from the counts behind the cells."""
@@ -150,24 +144,20 @@ class Judge:
             return None, ()
         lines = {place: self._lines[place].set_index("seed").loc[list(seeds)] for place in trained}
         try:
-            found = {place: [self._leave_out(of_seed) for of_seed in of.itertuples()] for place, of in lines.items()}
+            found = {place: list(map(self._leave_out, of["run"], of["confusion"])) for place, of in lines.items()}
             uncertainty.common_images(names for of_place in found.values() for names, *_ in of_place)
         except UserError as error:
             return None, (quote(str(error)),)
         values = {place: np.stack([values for *_, values in of_place], -1) for place, of_place in found.items()}
-        quoted = {place: self._printed(place) for place in check.places if place not in found}
         few = any(blocks < FEWEST_BLOCKS for of_place in found.values() for _, blocks, _ in of_place)
-        interval = uncertainty.image_interval(check.estimate(values | quoted).value)
+        interval = uncertainty.image_interval(check.estimate(self._printed(check) | values).value)
         return interval if np.isfinite(interval.low) else None, (FEW_BLOCKS,) if few else ()
 
-    def _leave_out(self, line: Any) -> tuple[tuple[str, ...], int, np.ndarray]:
+    def _without_blocks(self, run: str, confusion: Path) -> tuple[tuple[str, ...], int, np.ndarray]:
         """Return the images of an evaluation, how many blocks they make, and the mIoU without each, shape (1 + B,)."""
-        if line.confusion not in self._samples:
-            counts = uncertainty.read_counts(line.confusion)
-            layout = self._track.declaration.datasets[self._track.runs[line.run].dataset].layout
-            weights = uncertainty.leave_out(uncertainty.image_blocks(counts.names, layout))
-            self._samples[line.confusion] = counts.names, len(weights) - 1, uncertainty.miou(counts, weights)
-        return self._samples[line.confusion]
+        counts = uncertainty.read_counts(confusion)
+        weights = uncertainty.leave_out(uncertainty.image_blocks(counts.names, self._track.runs[run].layout))
+        return counts.names, len(weights) - 1, uncertainty.miou(counts, weights)
 
     def _series(self, place: Place) -> Series:
         table = self._track.tables.get(place.table)

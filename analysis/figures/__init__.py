@@ -7,7 +7,7 @@ and a table (or arrays) and reads no file.
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
@@ -38,8 +38,7 @@ class FigureDeclaration(Strict):
     )
 
 
-@dataclass(frozen=True)
-class TableRows:
+class TableRows(NamedTuple):
     """The rows that a figure shows of one table."""
 
     table: ResolvedTable

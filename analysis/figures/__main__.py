@@ -34,22 +34,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.step == "list":
         for figure in chosen:
             print(f"{figure.name}\t{figure.declaration.title}")
+        return
     # Imported here: listing needs neither matplotlib nor scikit-learn.
-    elif args.step == "draw":
-        from analysis.figures.draw import draw_figure
+    from analysis.figures import draw, selection, tsne
 
-        for figure in chosen:
-            print(*draw_figure(figure, track), sep="\n")
-    elif args.step == "select":
-        from analysis.figures.selection import select
-
-        for figure in chosen:
-            print(select(figure, track))
-    else:
-        from analysis.figures.tsne import compute_map
-
-        for figure in chosen:
-            print(compute_map(figure, track, args.method, args.per_class, args.own_starts))
+    for figure in chosen:
+        if args.step == "draw":
+            print(*draw.draw_figure(figure, track), sep="\n")
+        elif args.step == "select":
+            print(selection.select(figure, track))
+        else:
+            print(tsne.compute_map(figure, track, args.method, args.per_class, args.own_starts))
 
 
 if __name__ == "__main__":

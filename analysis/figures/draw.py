@@ -52,13 +52,10 @@ def _labels(rows: Iterable[ResolvedRow]) -> list[str]:
     return [to_plain(row.declaration.label) for row in rows]
 
 
-def _tsne_sampling(figure: ResolvedFigure, track: ResolvedTrack) -> Drawn:
+def _tsne(figure: ResolvedFigure, track: ResolvedTrack) -> Drawn:
     data = Map.read(data_folder(figure, track) / MAP)
-    return panels.draw_sampling(data), data.about
-
-
-def _tsne_loss(figure: ResolvedFigure, track: ResolvedTrack) -> Drawn:
-    data = Map.read(data_folder(figure, track) / MAP)
+    if figure.declaration.kind == "tsne_sampling":
+        return panels.draw_sampling(data), data.about
     baseline, ours = _labels(figure.rows)
     return panels.draw_losses(data, [baseline, f"{baseline} and {ours}"]), data.about
 
@@ -121,8 +118,8 @@ def _class_iou(figure: ResolvedFigure, track: ResolvedTrack) -> Drawn:
 
 
 KINDS: Mapping[str, Callable[[ResolvedFigure, ResolvedTrack], Drawn]] = {
-    "tsne_sampling": _tsne_sampling,
-    "tsne_loss": _tsne_loss,
+    "tsne_sampling": _tsne,
+    "tsne_loss": _tsne,
     "qualitative": _qualitative,
     "pairs": _pairs,
     "sweeps": _sweeps,

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -25,25 +24,16 @@ OUTLIER = 5.0  # a value is off the scale when this many times the others' range
 LOOKS = {"published": (GREY, "s"), "measured": (BLUE, "o")}
 
 
-@dataclass(frozen=True)
-class Panel:
-    """One plot of a training: its label and the scalars drawn in it, the second one dashed."""
-
-    title: str
-    scalars: tuple[str, ...]
-    from_zero: bool = False
-
-
-PANELS = (
-    Panel("cross entropy", ("loss_ce",)),
-    Panel("contrastive loss", ("loss_contrast",)),
-    Panel("anchors per iteration", ("contrast_anchors",), from_zero=True),
-    Panel("sets per iteration", ("contrast_sets",), from_zero=True),
-    Panel(
-        "cosine: positives (full), negatives (dots)", ("contrast_positive_similarity", "contrast_negative_similarity")
-    ),
-    Panel("standard deviation of the weights", ("contrast_weight_std",)),
-)
+# The plots of a training: what each is titled, and the scalars drawn in it, the second one dashed.
+PANELS = {
+    "cross entropy": ("loss_ce",),
+    "contrastive loss": ("loss_contrast",),
+    "anchors per iteration": ("contrast_anchors",),
+    "sets per iteration": ("contrast_sets",),
+    "cosine: positives (full), negatives (dots)": ("contrast_positive_similarity", "contrast_negative_similarity"),
+    "standard deviation of the weights": ("contrast_weight_std",),
+}
+COUNTS = ("contrast_anchors", "contrast_sets")  # drawn from 0
 
 
 def read_history(path: Path) -> pd.DataFrame:
@@ -84,7 +74,7 @@ def gather_curves(histories: Mapping[str, Sequence[pd.DataFrame]]) -> pd.DataFra
     DataFrame
         Columns row, scalar, iter, value, low, high (mean, smallest and largest seed).
     """
-    scalars = [name for panel in PANELS for name in panel.scalars]
+    scalars = [name for of_panel in PANELS.values() for name in of_panel]
     parts = []
     for label, frames in histories.items():
         joined = pd.concat([frame.reindex(columns=["iter", *scalars]) for frame in frames])
@@ -112,10 +102,10 @@ def draw_curves(curves: pd.DataFrame, rows: Sequence[str]) -> Figure:
     """Draw every panel, above one legend of the rows."""
     figure = new_figure(PAGE, 100 * MILLIMETRE)
     axes = figure.subplots(2, 3, sharex=True)
-    for ax, panel in zip(axes.flat, PANELS, strict=True):
-        plot_scalar(ax, curves, rows, panel.scalars)
-        ax.set_title(panel.title, fontsize=7)
-        if panel.from_zero and ax.lines:
+    for ax, (title, scalars) in zip(axes.flat, PANELS.items(), strict=True):
+        plot_scalar(ax, curves, rows, scalars)
+        ax.set_title(title, fontsize=7)
+        if scalars[0] in COUNTS and ax.lines:
             ax.set_ylim(bottom=0)
         if not ax.lines:
             ax.text(0.5, 0.5, "none of these runs has it", transform=ax.transAxes, ha="center", va="center", fontsize=7)
@@ -188,10 +178,8 @@ def largest_changes(changes: pd.DataFrame, most: int = MOST_CLASSES) -> pd.DataF
 def plot_changes(ax: Axes, changes: pd.DataFrame) -> None:
     """Draw one bar per class, gains and losses in their colours, faint where the change is not certain."""
     place = np.arange(len(changes))
-    gain = changes["change"].to_numpy() >= 0
-    certain = changes["certain"].to_numpy()
-    for row in place:
-        ax.barh(row, changes["change"][row], color=GAIN if gain[row] else LOSS, alpha=1 if certain[row] else 0.35)
+    for row, line in zip(place, changes.itertuples(), strict=True):
+        ax.barh(row, line.change, color=GAIN if line.change >= 0 else LOSS, alpha=1 if line.certain else 0.35)
     ends = np.abs(changes[["low", "high"]].to_numpy().T - changes["change"].to_numpy())
     ax.errorbar(changes["change"], place, xerr=ends, fmt="none", ecolor="black", elinewidth=0.7, capsize=1.5)
     ax.axvline(0, color=GREY, linewidth=0.6)
@@ -309,8 +297,7 @@ def draw_sweeps(points: pd.DataFrame, titles: Mapping[str, str], comparable: boo
 
     Published and measured values share their axes where they may be compared, else they are on axes of their own.
     """
-    groups = list(dict.fromkeys(points["group"]))
-    groups = [group for group in titles if group in groups] or groups
+    groups = [group for group in titles if group in set(points["group"])]
     rows = panels_of(comparable)
     figure = new_figure(PAGE, (54 if comparable else 85) * MILLIMETRE)
     axes = figure.subplots(len(rows), len(groups), squeeze=False, sharex="col")
@@ -329,7 +316,7 @@ def draw_sweeps(points: pd.DataFrame, titles: Mapping[str, str], comparable: boo
                 if len(part):
                     plot_sweep(ax, part, *LOOKS[side], label=side, level=level)
         _scale_x(axes[:, column], sorted(set(points.loc[points["group"] == group, "x"])))
-        axes[-1, column].set_xlabel(to_plain(titles.get(group, group)))
+        axes[-1, column].set_xlabel(titles[group])
     if comparable:
         drawn = [side for side in rows[0] if (points["side"] == side).any()]
         handles = [Line2D([], [], color=LOOKS[side][0], marker=LOOKS[side][1], label=side) for side in drawn]

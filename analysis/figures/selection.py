@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.figures import SELECTION, ResolvedFigure, data_folder
-from pne.counts import Confusion, class_iou, read_confusion
+from pne.counts import Confusion, class_iou, mean_of_known, read_confusion
 from pne.errors import UserError
 from pne.extract.archives import ChosenImage, ConfusionSelection, ImageSelection, write_selection
 from pne.extract.archives import Confusion as ChosenConfusion
@@ -30,9 +30,7 @@ CONFUSION_RULE = (
 def image_miou(confusion: Confusion) -> NDArray[np.float64]:
     """Compute the mIoU of each image over the classes labelled in it, percent; NaN for an image without labels."""
     hits, labelled, predicted = confusion.per_class()
-    present = (labelled > 0).sum(1)
-    iou = np.where(labelled > 0, class_iou(hits, labelled, predicted), 0)
-    return np.divide(iou.sum(1), present, out=np.full(len(present), np.nan), where=present > 0)
+    return mean_of_known(np.where(labelled > 0, class_iou(hits, labelled, predicted), np.nan))
 
 
 def select_images(baseline: Confusion, ours: Confusion) -> ImageSelection:
@@ -72,16 +70,14 @@ def select_confusions(confusion: Confusion) -> ConfusionSelection:
     size = confusion.num_classes
     wrong = confusion.true != confusion.predicted
     totals = np.bincount(confusion.true[wrong] * size + confusion.predicted[wrong], confusion.count[wrong], size * size)
-    right = {
-        value: confusion.per_image(~wrong & (confusion.true == value)) for value in np.unique(confusion.true).tolist()
-    }
+    right = [confusion.per_image(~wrong & (confusion.true == value)) for value in range(size)]
     found: list[ChosenConfusion] = []
     for pair in np.argsort(-totals, kind="stable").tolist():
         if totals[pair] == 0 or len(found) >= MOST_CONFUSIONS:
             break
         true, predicted = divmod(pair, size)
         mistaken = confusion.per_image((confusion.true == true) & (confusion.predicted == predicted))
-        enough = (right[true] >= mistaken) & (right.get(predicted, np.zeros_like(mistaken)) >= mistaken)
+        enough = (right[true] >= mistaken) & (right[predicted] >= mistaken)
         mistaken = np.where(enough, mistaken, 0)
         for index in np.argsort(-mistaken, kind="stable")[:IMAGES_OF_CONFUSION].tolist():
             pixels = int(mistaken[index])

@@ -29,8 +29,8 @@ IGNORED = (255, 255, 255)
 
 @contextmanager
 def paper_style() -> Iterator[None]:
-    """Use the style within the block, without a display."""
-    with mpl.style.context(Path(__file__).with_name("paper.mplstyle")):
+    """Use the style within the block, without a display or anything of a reader's own matplotlibrc."""
+    with mpl.style.context(Path(__file__).with_name("paper.mplstyle"), after_reset=True):
         mpl.use("Agg", force=False)
         yield
 

@@ -59,9 +59,7 @@ def initial_positions(x: NDArray[np.float64]) -> NDArray[np.float64]:
     return start / max(start[:, 0].std(), 1e-12) * 1e-4
 
 
-def embed(
-    x: NDArray[np.floating], start: NDArray[np.floating], method: str = "sklearn", seed: int = 0
-) -> NDArray[np.float32]:
+def embed(x: NDArray[np.floating], start: NDArray[np.floating], method: str = "sklearn") -> NDArray[np.float32]:
     """Compute t-SNE coordinates of rows by cosine, deterministically (one thread).
 
     Parameters
@@ -71,7 +69,6 @@ def embed(
     start : ndarray, shape (n, 2)
         Where the points begin.
     method : {'sklearn', 'opentsne'}
-    seed : int
 
     Returns
     -------
@@ -86,19 +83,19 @@ def embed(
         raise UserError(f"t-SNE needs at least 5 pixels, got {len(x)}; raise --per-class of `python -m pne.extract`")
     reduced = principal_components(unit_rows(x), PCA_COMPONENTS)
     perplexity = min(PERPLEXITY, (len(x) - 1) / 3)
-    start = np.array(start, dtype=np.float64)
     with threadpool_limits(limits=1):
         if method == "sklearn":
             from sklearn.manifold import TSNE
 
-            model = TSNE(perplexity=perplexity, init=start.astype(np.float32), random_state=seed, n_jobs=1)
+            model = TSNE(perplexity=perplexity, init=start.astype(np.float32), random_state=0, n_jobs=1)
             return model.fit_transform(reduced).astype(np.float32)
         if method == "opentsne":
             try:
                 from openTSNE import TSNE as OpenTSNE
             except ImportError:
                 raise UserError("openTSNE is not installed; `pip install openTSNE`, or use --method sklearn") from None
-            model = OpenTSNE(perplexity=perplexity, initialization=start, random_state=seed, n_jobs=1)
+            begun = start.astype(np.float64)  # its own copy, which it may change
+            model = OpenTSNE(perplexity=perplexity, initialization=begun, random_state=0, n_jobs=1)
             return np.asarray(model.fit(reduced), dtype=np.float32)
     raise UserError(f"--method: no t-SNE method {method!r}; allowed: {', '.join(METHODS)}")
 
@@ -155,9 +152,7 @@ def make_map(
     )
 
 
-def compute_map(
-    figure: ResolvedFigure, track: ResolvedTrack, method: str, per_class: int, own_starts: bool = False
-) -> Path:
+def compute_map(figure: ResolvedFigure, track: ResolvedTrack, method: str, per_class: int, own_starts: bool) -> Path:
     """Compute t-SNE coordinates from the stored features and store them.
 
     Raises

@@ -3,7 +3,7 @@
 import argparse
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from analysis.latex_text import REFERENCES
@@ -22,9 +22,8 @@ from pne.spec.schema import Table
 DOCUMENT = "tables.tex"
 
 
-def write_document(declarations: Iterable[Table], folder: Path) -> Path:
+def write_document(declarations: Collection[Table], folder: Path) -> Path:
     """Write a LaTeX document that shows the given tables, as far as they are written beside it."""
-    declarations = list(declarations)
     rows = [row for table in declarations for row in table.rows.values()]
     texts = [text for row in rows for text in (row.label, *row.settings.values()) if isinstance(text, str)]
     cites = {key for text in texts for key in re.findall(r"\\cite\{([^}]*)\}", text)}
@@ -71,8 +70,7 @@ def published_tables(args: argparse.Namespace) -> list[Path]:
     return [*paths, write_document(declared.values(), folder)]
 
 
-def _chosen(names: Sequence[str] | None, known: Iterable[str], owner: str) -> list[str]:
-    known = list(known)
+def _chosen(names: Sequence[str] | None, known: Collection[str], owner: str) -> Collection[str]:
     for name in names or ():
         if name not in known:
             raise UserError(f"{owner}: no table {name!r}; {suggest(name, known)}")

@@ -83,9 +83,8 @@ class Cell:
         """Value and ends of the interval as text, '' for unknown ends; None for a cell without interval."""
         if self.interval is None:
             return None
-        return tuple(
-            "" if number != number else f"{number:.{self.decimals}f}" for number in (self.value, *self.interval)
-        )
+        numbers = (self.value, *self.interval)
+        return tuple("" if number != number else f"{number:.{self.decimals}f}" for number in numbers)
 
 
 class Side(NamedTuple):

@@ -6,7 +6,6 @@ linear probe never look at a pixel's own image. The file reads from the printed 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations, product
 from pathlib import Path
 from typing import NamedTuple
@@ -35,6 +34,7 @@ from pne.extract.archives import Features
 from pne.spec import ResolvedTable, ResolvedTrack
 
 Array = NDArray[np.floating]
+Integers = NDArray[np.integer]
 Measured = dict[tuple[str, str], Array]
 
 
@@ -178,9 +178,8 @@ def compared_with(numbers: pd.DataFrame, labels: Mapping[str, str]) -> str:
     text = f"*: differs from {kind}, {names}, at 5 % over seeds, after Holm over the block."
     without = [space for space in dict.fromkeys(numbers["space"]) if space not in set(compared["space"])]
     if without:
-        text += (
-            f" No baseline has a {' or '.join(SPACES[space] for space in without)}, so that nothing is marked there."
-        )
+        spaces = " or ".join(SPACES[space] for space in without)
+        text += f" No baseline has a {spaces}, so that nothing is marked there."
     return text
 
 
@@ -290,20 +289,17 @@ def measure_rows(
 
 
 def _measure(part: Features, space: str, dataset: str) -> Measured:
-    sample = Sample(getattr(part, space), part.label, part.image)
     names = part.classes.tolist()
     blocks_of = uncertainty.image_blocks(part.names.tolist(), dataset)[part.image]
     weights = uncertainty.leave_out(np.unique(blocks_of, return_inverse=True)[1])
-    return measure(sample, names, focus_classes(names), weights)
+    return measure(getattr(part, space), part.label, part.image, names, focus_classes(names), weights)
 
 
 def _check_pairs(parts: Mapping[str, Sequence[Features]]) -> None:
     reference, *_ = next(iter(parts.values()))
     for part in [part for of_row in parts.values() for part in of_row]:
-        same = len(part.label) == len(reference.label) and all(
-            np.array_equal(getattr(part, name), getattr(reference, name)) for name in ("image", "position", "label")
-        )
-        if not same:
+        names = ("image", "position", "label")
+        if not all(np.array_equal(getattr(part, name), getattr(reference, name)) for name in names):
             runs = f"{part.about['run']} and {reference.about['run']}"
             raise UserError(f"{runs}: sampled different pixels; extract both anew: python -m pne.extract SPEC ...")
     seeds = {key: len(of_row) for key, of_row in parts.items()}
@@ -311,29 +307,7 @@ def _check_pairs(parts: Mapping[str, Sequence[Features]]) -> None:
         raise UserError(f"table {EMBEDDING}: expected as many seeds in every row, got {seeds}; extract those that lack")
 
 
-@dataclass(frozen=True)
-class Sample:
-    """Pixels of one run.
-
-    Attributes
-    ----------
-    embeddings : ndarray, shape (n, D), floating
-        Not normalised.
-    labels, images : ndarray, shape (n,), integer
-        Class and image of each pixel.
-    """
-
-    embeddings: Array
-    labels: NDArray[np.integer]
-    images: NDArray[np.integer]
-
-    @property
-    def unit(self) -> Array:
-        """Embeddings of length one; a zero embedding stays zero."""
-        return unit_rows(self.embeddings)
-
-
-def knn_purity(unit: Array, labels: NDArray[np.integer], images: NDArray[np.integer], k: int = NEIGHBOURS) -> Array:
+def knn_purity(unit: Array, labels: Integers, images: Integers, k: int = NEIGHBOURS) -> Array:
     """Share of each pixel's k nearest pixels (cosine, in other images) that are of its class, shape (n,)."""
     similarity = unit @ unit.T
     similarity[images[:, None] == images[None]] = -np.inf
@@ -344,7 +318,7 @@ def knn_purity(unit: Array, labels: NDArray[np.integer], images: NDArray[np.inte
     return (labels[nearest] == labels[:, None]).mean(1)
 
 
-def probe_hits(embeddings: Array, labels: NDArray[np.integer], images: NDArray[np.integer]) -> Array:
+def probe_hits(embeddings: Array, labels: Integers, images: Integers) -> Array:
     """Whether a linear classifier fitted on other images names each pixel's class, shape (n,).
 
     Multinomial logistic regression on standardised embeddings, five folds of whole images.
@@ -362,14 +336,19 @@ def probe_hits(embeddings: Array, labels: NDArray[np.integer], images: NDArray[n
     return hits
 
 
-def measure(sample: Sample, names: Sequence[str], focus: Sequence[str], weights: Array) -> Measured:
+def measure(
+    embeddings: Array, labels: Integers, images: Integers, names: Sequence[str], focus: Sequence[str], weights: Array
+) -> Measured:
     """Compute every metric of one run, for all classes together, for each class in focus and for pairs of them.
 
     Averages over classes weigh every class alike.
 
     Parameters
     ----------
-    sample : Sample
+    embeddings : ndarray, shape (n, D), floating
+        Not normalised; a zero embedding stays zero.
+    labels, images : ndarray, shape (n,), integer
+        Class and image of each pixel.
     names : sequence of str
         Class names by label.
     focus : sequence of str
@@ -382,17 +361,16 @@ def measure(sample: Sample, names: Sequence[str], focus: Sequence[str], weights:
     dict of (scope, metric) to ndarray, shape (R,)
         Scopes are "all", a class name, or "one, other" for the cosine between two classes.
     """
-    unit = sample.unit
-    classes, cosines = class_cosines(unit, sample.labels, weights)
-    own = np.arange(len(classes))
-    intra = cosines[:, own, own]
+    unit = unit_rows(embeddings)
+    classes, cosines = class_cosines(unit, labels, weights)
+    intra = np.diagonal(cosines, axis1=1, axis2=2)
     inter = mean_of_known(np.where(np.eye(len(classes), dtype=bool), np.nan, cosines))
     silhouette = np.full(len(unit), np.nan)
     if 1 < len(classes) < len(unit):
         distance = np.clip(1 - unit @ unit.T, 0, 2)
         np.fill_diagonal(distance, 0)
-        silhouette = silhouette_samples(distance, sample.labels, metric="precomputed")
-    member = (sample.labels[:, None] == np.asarray(classes)[None]).astype(np.float64)
+        silhouette = silhouette_samples(distance, labels, metric="precomputed")
+    member = (labels[:, None] == np.asarray(classes)[None]).astype(np.float64)
     total = weights @ member
 
     def class_means(values: Array) -> Array:
@@ -406,18 +384,17 @@ def measure(sample: Sample, names: Sequence[str], focus: Sequence[str], weights:
         "inter_cosine": inter,
         "distance_ratio": np.divide(1 - inter, 1 - intra, out=np.full_like(intra, np.nan), where=intra < 1 - 1e-9),
         "silhouette": class_means(silhouette),
-        "knn_purity": 100 * class_means(knn_purity(unit, sample.labels, sample.images)),
-        "probe_accuracy": 100 * class_means(probe_hits(sample.embeddings, sample.labels, sample.images)),
+        "knn_purity": 100 * class_means(knn_purity(unit, labels, images)),
+        "probe_accuracy": 100 * class_means(probe_hits(embeddings, labels, images)),
     }
     result = {(OVERALL, name): mean_of_known(values) for name, values in by_class.items()}
     result[OVERALL, "uniformity"] = uniformity(unit, weights)
-    present = [name for name in focus if name in names and list(names).index(name) in classes]
-    place = {name: classes.index(list(names).index(name)) for name in present}
-    for name in present:
-        result |= {(name, metric): values[:, place[name]] for metric, values in by_class.items()}
-    for i, one in enumerate(present):
-        for other in present[i + 1 :]:
-            result[f"{one}, {other}", "inter_cosine"] = cosines[:, place[one], place[other]]
+    place = {names[label]: index for index, label in enumerate(classes)}
+    present = [(name, place[name]) for name in focus if name in place]
+    for name, i in present:
+        result |= {(name, metric): values[:, i] for metric, values in by_class.items()}
+    for (one, i), (other, j) in combinations(present, 2):
+        result[f"{one}, {other}", "inter_cosine"] = cosines[:, i, j]
     return result
 
 
@@ -451,7 +428,7 @@ def summarise(measured: Sequence[Measured], baseline: Sequence[Measured] | None 
     return pd.DataFrame(records).reindex(columns=names).astype(dict.fromkeys(names[2:-1], float))
 
 
-def class_cosines(unit: Array, labels: NDArray[np.integer], weights: Array) -> tuple[list[int], Array]:
+def class_cosines(unit: Array, labels: Integers, weights: Array) -> tuple[list[int], Array]:
     """Average the cosine over all pairs of pixels of two classes; a pixel is never paired with itself.
 
     Parameters
@@ -471,12 +448,12 @@ def class_cosines(unit: Array, labels: NDArray[np.integer], weights: Array) -> t
     """
     classes = np.unique(labels)
     sums = np.stack([weights[:, labels == one] @ unit[labels == one] for one in classes], 1)  # (R, K, D)
-    number = np.stack([weights[:, labels == one].sum(1) for one in classes], 1)[:, :, None]
+    member = (labels[:, None] == classes[None]).astype(np.float64)
+    number = (weights @ member)[:, :, None]
     dots, pairs = (total @ total.transpose(0, 2, 1) for total in (sums, number))
     diagonal = np.arange(len(classes))
-    member = (labels[:, None] == classes[None]).astype(np.float64)
     dots[:, diagonal, diagonal] -= weights @ (member * (unit**2).sum(1, keepdims=True))
-    pairs[:, diagonal, diagonal] -= weights @ member
+    pairs[:, diagonal, diagonal] -= number[:, :, 0]
     return classes.tolist(), np.divide(dots, pairs, out=np.full_like(dots, np.nan), where=pairs > 0.5)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from string import ascii_lowercase
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
@@ -37,8 +37,7 @@ TEMPLATES = Path(__file__).parents[1] / "templates"
 Line = tuple[Cell, ...]
 
 
-@dataclass(frozen=True)
-class Record:
+class Record(NamedTuple):
     """All cells of one declared row, and the runs behind them."""
 
     key: str
@@ -127,17 +126,12 @@ def print_measured(table: ResolvedTable, track: ResolvedTrack, values: pd.DataFr
     """
     declaration, values = table.declaration, values[values["table"] == table.key]
     sides = _sides(table, track)
-    measured = star_differences(
-        {side: measured_cells(table, side, values) for side in sides if side.side not in ("", "published")}
-    )
+    ours = [side for side in sides if side.side not in ("", "published")]
+    measured = star_differences({side: measured_cells(table, side, values) for side in ours})
     records = []
     for key, row in declaration.rows.items():
-        cells = {
-            side: measured[side][key]
-            if side in measured
-            else declared_cell(side.column, declaration.columns[side.column], row)
-            for side in sides
-        }
+        cells = {side: declared_cell(side.column, declaration.columns[side.column], row) for side in sides}
+        cells |= {side: of_rows[key] for side, of_rows in measured.items()}
         records.append(Record(key, row, cells, tuple(table.rows[key].runs.values())))
     label, caption = f"tab:{track.name}-{declaration.table}", measured_caption(table, track)
     remarks = _remarks(table, values, records)
@@ -343,10 +337,7 @@ def write_cell(cell: Cell, text: Callable[[str], str], minus: str, plus_minus: s
 
 
 def _markdown(latex: str) -> str:
-    text = to_plain(latex)
-    for special in "\\`*_<|":
-        text = text.replace(special, f"\\{special}")
-    return text
+    return to_plain(latex).translate({ord(special): f"\\{special}" for special in "\\`*_<|"})
 
 
 # Of each format, what `write_cell` asks for.
@@ -381,10 +372,9 @@ def write_table(table: PrintedTable, folder: Path, *, quoted_italic: bool) -> li
     quoted_italic : bool
         Whether values quoted from the literature are set in italics.
     """
-    contents = {suffix: render(table, suffix, quoted_italic=quoted_italic) for suffix in ("tex", "csv", "md")}
-    paths = [folder / f"{table.name}.{suffix}" for suffix in contents]
-    for path, text in zip(paths, contents.values(), strict=True):
-        write_text(path, text)
+    paths = [folder / f"{table.name}.{suffix}" for suffix in ("tex", "csv", "md")]
+    for path in paths:
+        write_text(path, render(table, path.suffix[1:], quoted_italic=quoted_italic))
     return paths
 
 

@@ -1,6 +1,5 @@
 """From results and scores entered by hand to values: one long frame, a line per table, row, column and seed."""
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,14 +9,14 @@ from statistics import fmean, stdev
 from typing import Any
 
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from analysis.latex_text import quote
 from analysis.uncertainty import Estimate, over_seeds
 from pne.options import LOSSES, resolve_options
 from pne.spec import ResolvedRow, ResolvedTable, ResolvedTrack
 from pne.spec.reading import check_model, raise_problems, read_yaml, suggest
-from pne.spec.schema import OF_TRAINING, Column
+from pne.spec.schema import OF_TRAINING, Column, Strict
 
 # What is the same for all columns of a run: how and on what it was trained.
 CONDITIONS = ("batch", "precision", "dataset", "dataset_fingerprint", "device", "code")
@@ -35,10 +34,8 @@ NO_UNIT = "No ratio: the row that it is relative to has no value with this seed.
 _ERROR_WIDTH = 160
 
 
-class ExternalScore(BaseModel):
+class ExternalScore(Strict):
     """One score of an evaluation server; it belongs to a run, or to a row of a table on one track."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     run: str | None = Field(default=None, description="Run id; or name table and row instead.")
     table: str | None = None
@@ -65,10 +62,8 @@ class ExternalScore(BaseModel):
         return self.run in runs if self.run is not None else self.place == (track, table, row)
 
 
-class ExternalScores(BaseModel):
+class ExternalScores(Strict):
     """``experiments/external.yaml``."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     scores: list[ExternalScore] | None
 
@@ -142,12 +137,11 @@ def collect_values(track: ResolvedTrack, results: pd.DataFrame, scores: Sequence
         first = len(lines)
         for key, column in table.declaration.columns.items():
             for row in table.rows.values() if table.available else ():
-                if column.kind == "external":
-                    found = [_external_line(table, row, track, scores)] if row.runs else []
+                found: Iterable[dict[str, Any]] = ()
+                if column.kind == "external" and row.runs:
+                    found = [_external_line(table, row, track, scores)]
                 elif column.kind == "metric" and _applies(column, row, track):
                     found = _measured_lines(table, row, column, records)
-                else:
-                    found = []
                 lines += [{"table": table.key, "row": row.key, "column": key, **line} for line in found]
         _note_conditions(lines[first:])
     return pd.DataFrame(lines, columns=list(VALUES), dtype=object)
@@ -156,22 +150,21 @@ def collect_values(track: ResolvedTrack, results: pd.DataFrame, scores: Sequence
 def _measured_lines(
     table: ResolvedTable, row: ResolvedRow, column: Column, records: Mapping[tuple, dict]
 ) -> Iterator[dict[str, Any]]:
-    metric = column.metric or "miou"
-    of_training = metric in OF_TRAINING
+    metric, of_training = column.metric, column.metric in OF_TRAINING
     evaluation = None if of_training else column.evaluation or table.declaration.evaluation
     for seed, run in row.runs.items():
         record = records.get((run, evaluation), {"state": "missing"})
-        known = {key: value for key, value in record.items() if not _absent(value)}
+        known = {key: value for key, value in record.items() if not pd.isna(value)}
         if {"world_size", "micro_batch"} <= known.keys():
             known["batch"] = _batch_text(int(known["world_size"]), int(known["micro_batch"]))
         if "stale" in known and (not known["stale"] or "git_commit" in known):
             known["code"] = f"commit {known['git_commit'][:10]}" if known["stale"] else "today's code"
-        found = known.get("class_iou", {}).get(metric[4:]) if metric.startswith("iou:") else known.get(metric)
-        value = None if _absent(found) else float(found)
+        found = known.get("class_iou", {}).get(column.class_name) if column.class_name else known.get(metric)
+        value = None if pd.isna(found) else float(found)
         notes = (_reason(known, metric),) if value is None else tuple(_warnings(known, of_training))
         if value is not None and column.relative_to is not None:
             unit = records.get((table.rows[column.relative_to].runs.get(seed), evaluation), {}).get(metric)
-            value, notes = (None, (NO_UNIT,)) if _absent(unit) or unit == 0 else (value / unit, notes)
+            value, notes = (None, (NO_UNIT,)) if pd.isna(unit) or unit == 0 else (value / unit, notes)
         conditions = {key: known.get(key) for key in ("confusion", *CONDITIONS)}
         yield {"seed": seed, "run": run, "value": value, "notes": notes, **conditions}
 
@@ -196,10 +189,6 @@ def _note_conditions(lines: Sequence[dict[str, Any]]) -> None:
 
 def _batch_text(world: int, micro: int) -> str:
     return f"{world} process{'es' if world > 1 else ''} of {micro} image{'s' if micro > 1 else ''} per forward pass"
-
-
-def _absent(value: Any) -> bool:
-    return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def _applies(column: Column, row: ResolvedRow, track: ResolvedTrack) -> bool:

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from itertools import combinations
 from pathlib import Path
 
@@ -64,9 +63,8 @@ class Report:
     def text(self, files: int | None = None) -> str:
         """Return the report for a reader, with at most ``files`` files of each finding, or with every one."""
         lines = [f"{self.title} in {self.data_root}" + (" (quick: headers and some labels)" if self.quick else "")]
-        for split, numbers in self.counts.items():
-            found = f"{numbers['images']:6} images, {numbers['labels']:6} labels"
-            lines.append(f"  {split:6} {found}; official {numbers['official']}")
+        line = "  {:6} {images:6} images, {labels:6} labels; official {official}"
+        lines += [line.format(split, **numbers) for split, numbers in self.counts.items()]
         lines += [f"error: {shortened(finding, files)}" for finding in self.errors]
         lines += [f"warning: {shortened(finding, files)}" for finding in self.warnings]
         lines.append(f"fingerprint: {self.fingerprint or 'not computed'}")
@@ -151,7 +149,7 @@ def check(
     scans = scan_labels(root, read, workers)
     images = [path for files in splits.values() for path in files.images.values()]
     with ThreadPoolExecutor(usable_threads(workers)) as pool:
-        sizes = dict(zip(images, pool.map(partial(_size, decode=not quick), images), strict=True))
+        sizes = dict(zip(images, pool.map(lambda path: _size(path, decode=not quick), images), strict=True))
     report.errors += foreign_classes(known, root)
     # What is wrong with images that have no labels spoils a submission, not a training.
     labelled = {path for name in splits if known.splits[name].labels for path in splits[name].images.values()}
@@ -163,10 +161,8 @@ def check(
         if known.splits[name].labels:
             report.errors += unpaired(known, root, name, files)
             report.errors += mismatched_sizes(root, files, sizes, scans)
-            pixels: Counter[int] = Counter()
-            for path in files.labels.values():
-                pixels.update(getattr(scans.get(path), "counts", {}))
-            report.pixels[name] = dict(sorted(pixels.items()))
+            found = (Counter(getattr(scans.get(path), "counts", {})) for path in files.labels.values())
+            report.pixels[name] = dict(sorted(sum(found, Counter()).items()))
             if not quick:  # some labels alone need not show every class
                 _check_classes(report, known, root, name)
     report.errors += illegal_values(known, root, scans)
@@ -261,14 +257,13 @@ def unpaired(known: Layout, root: Path, split: str, files: SplitFiles) -> Iterat
 
 def mismatched_sizes(root: Path, files: SplitFiles, sizes: Contents, scans: Contents) -> Iterator[str]:
     """Labels that differ in size from their image as it is read."""
-    bad, example = [], ""
+    bad = {}
     for stem, label in files.labels.items():
         image, scan = sizes.get(files.images.get(stem, label)), scans.get(label)
         if isinstance(image, ImageSize) and isinstance(scan, LabelScan) and image.size != scan.size:
-            bad.append(label)
-            example = example or f"the first is {_times(scan.size)}, its image {_times(image.size)}"
+            bad[label] = f"the first is {_times(scan.size)}, its image {_times(image.size)}"
     if bad:
-        problem = f"{len(bad)} labels differ in size (h x w) from their image ({example})"
+        problem = f"{len(bad)} labels differ in size (h x w) from their image ({next(iter(bad.values()))})"
         yield finding(root, problem, "fetch both again; do not resize one alone", bad)
 
 

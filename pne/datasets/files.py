@@ -4,11 +4,8 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
-from threading import Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -25,8 +22,7 @@ CONVERT = (
 )
 
 
-@dataclass(frozen=True)
-class SplitFiles:
+class SplitFiles(NamedTuple):
     """Files of one split by stem: the path below the split's folder without the suffix.
 
     Attributes
@@ -53,6 +49,28 @@ def _by_stem(folder: Path, suffix: str) -> dict[str, Path]:
         if name.endswith(suffix) and not name.startswith(".")
     )
     return dict(sorted((path.relative_to(folder).as_posix().removesuffix(suffix), path) for path in found))
+
+
+@contextmanager
+def naming_files(dataset: Any, index: int) -> Iterator[None]:
+    """Name the files of a data set's sample where they cannot be read inside the block, such as those changed since.
+
+    Raises
+    ------
+    UserError
+        In place of what the readers raise.
+    """
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, UserError | MemoryError) or not hasattr(dataset, "get_data_info"):
+            raise
+        sample = dataset.get_data_info(index)
+        files = " or ".join(str(sample[key]) for key in ("img_path", "seg_map_path") if sample.get(key))
+        raise UserError(
+            f"{files}: cannot be read as the pipeline asks ({type(error).__name__}: {error}); put the file back, or "
+            "let the doctor examine the data set (python -m pne.datasets.doctor)"
+        ) from error
 
 
 def is_complete(dataset: str, data_root: Path | str) -> bool | None:
@@ -168,16 +186,6 @@ def _orientation(picture: Image.Image) -> int:
 
 
 def save_label(path: Path, labels: np.ndarray) -> None:
-    """Write label values, shape (h, w), uint8, as a grey PNG, atomically; several threads may do so at once."""
-    encoded = BytesIO()
-    Image.fromarray(labels).save(encoded, "PNG")  # the slow part, outside of the lock
-    write_bytes(path, encoded.getvalue())
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file atomically; several threads may do so at once."""
-    with _writing, written_aside(path) as aside:  # which looks at the process's umask by setting it
-        aside.write_bytes(content)
-
-
-_writing = Lock()
+    """Write label values, shape (h, w), uint8, as a grey PNG, atomically."""
+    with written_aside(path) as aside:
+        Image.fromarray(labels).save(aside, "PNG")

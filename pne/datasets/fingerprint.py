@@ -3,11 +3,11 @@
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,8 +19,7 @@ from pne.files import write_text
 CACHE_VERSION = 1
 
 
-@dataclass(frozen=True)
-class LabelScan:
+class LabelScan(NamedTuple):
     """Content of one label file.
 
     Attributes
@@ -47,20 +46,19 @@ def scan_label(path: Path) -> LabelScan:
         If it cannot be read as a label image.
     """
     labels = read_label(path)
-    counts = np.bincount(labels.ravel(), minlength=256)
+    counts = enumerate(np.bincount(labels.ravel()).tolist())
     digest = hashlib.sha256(f"{labels.shape}".encode() + np.ascontiguousarray(labels).tobytes()).hexdigest()[:32]
-    size = (labels.shape[0], labels.shape[1])
-    return LabelScan(size, digest, {int(v): int(counts[v]) for v in counts.nonzero()[0]})
+    return LabelScan(labels.shape, digest, {value: pixels for value, pixels in counts if pixels})
 
 
-def scan_labels(root: Path, paths: Iterable[Path], workers: int | None = None) -> dict[Path, LabelScan | UserError]:
+def scan_labels(root: Path, paths: Sequence[Path], workers: int | None = None) -> dict[Path, LabelScan | UserError]:
     """Read label files, several at a time; files that have not changed since an earlier call come from a cache.
 
     Parameters
     ----------
     root : Path
         The data root; names the cache.
-    paths : iterable of Path
+    paths : sequence of Path
         Files below ``root``.
     workers : int, optional
         Number of threads; by default one per core, at most eight.
@@ -91,10 +89,9 @@ def scan_labels(root: Path, paths: Iterable[Path], workers: int | None = None) -
             return UserError(f"{path}: cannot be read ({error.strerror})")
         except UserError as error:
             return error
-        read[key] = {"stamp": stamp, **asdict(found)}
+        read[key] = {"stamp": stamp, **found._asdict()}
         return found
 
-    paths = list(paths)
     with ThreadPoolExecutor(usable_threads(workers)) as pool:
         scans = dict(zip(paths, pool.map(scan, paths), strict=True))
     if read:

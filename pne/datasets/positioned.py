@@ -18,6 +18,7 @@ from mmseg.registry import DATASETS
 from numpy.random import MT19937, RandomState, SeedSequence
 from torch.utils.data import Sampler
 
+from pne.datasets.files import naming_files
 from pne.errors import UserError
 
 
@@ -149,7 +150,8 @@ class PositionSeeded:
         random.seed(draw.seed)
         np.random.seed([1, draw.seed & 0xFFFFFFFF, draw.seed >> 32])  # noqa: NPY002
         torch.default_generator.manual_seed(draw.seed)  # torch.manual_seed would reseed CUDA too
-        return self.dataset[draw.index]
+        with naming_files(self.dataset, draw.index):
+            return self.dataset[draw.index]
 
     def __len__(self) -> int:
         """Number of samples."""

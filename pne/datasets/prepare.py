@@ -7,17 +7,18 @@ all, so that an interrupted preparation is simply started again.
 import argparse
 import os
 import sys
-import uuid
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
-from pne.datasets.files import read_label, save_label, usable_threads, write_bytes
+from pne.datasets.files import read_label, save_label, usable_threads
 from pne.datasets.layouts import IGNORE_INDEX, data_folder, layout
 from pne.errors import UserError, reports_user_errors
+from pne.files import written_aside
 
 LABEL_SUFFIX = "_gtFine_labelIds.png"
 HIGHEST_LABEL_ID = 33
@@ -133,16 +134,12 @@ def place_image(source: Path, target: Path) -> None:
     """
     if not source.is_file():
         raise UserError(f"{source}: image of the official list is missing; unpack cocostuff-10k-v1.1.zip again")
-    file = source.resolve()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    aside = target.with_name(f".{target.stem}.{uuid.uuid4().hex[:8]}{target.suffix}")
-    try:
-        os.link(file, aside)
-        aside.replace(target)
-    except OSError:  # no hard links here, or not to files of others
-        write_bytes(target, file.read_bytes())
-    finally:
-        aside.unlink(missing_ok=True)
+    with written_aside(target) as aside:
+        aside.unlink()
+        try:
+            os.link(source.resolve(), aside)
+        except OSError:  # no hard links here, or not to files of others
+            aside.write_bytes(source.read_bytes())
 
 
 def ade20k_tasks(root: Path) -> Iterator[Task]:
@@ -174,18 +171,13 @@ def tasks(dataset: str, root: Path) -> list[Task]:
 
 
 def _is_due(conversion: Callable[[Path, Path], None], source: Path, target: Path) -> bool:
-    try:
-        found = target.stat()
-    except FileNotFoundError:  # there is none, or a link that leads nowhere
+    if not target.exists() or target.stat().st_size == 0:  # none, a link that leads nowhere, or an empty file
         return True
-    if found.st_size == 0:
-        return True
-    try:
-        origin = source.stat()
-    except OSError:
-        return False  # converted before, and the source was removed
-    another = conversion is place_image and origin.st_size != found.st_size
-    return another or origin.st_mtime_ns > found.st_mtime_ns
+    with suppress(OSError):  # converted before, and the source was removed
+        found, origin = target.stat(), source.stat()
+        another = conversion is place_image and origin.st_size != found.st_size
+        return another or origin.st_mtime_ns > found.st_mtime_ns
+    return False
 
 
 def prepare(

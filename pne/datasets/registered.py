@@ -15,6 +15,7 @@ from mmseg.datasets.transforms import LoadImageFromNDArray
 from mmseg.registry import DATASETS
 
 import pne.datasets.positioned  # noqa: F401 (registers the sampler and the wrapper)
+from pne.datasets.files import naming_files
 from pne.datasets.layouts import LAYOUTS, Layout
 from pne.errors import UserError
 
@@ -62,7 +63,8 @@ class CachedSegDataset(BaseSegDataset):
     def _decode(self, loading: Callable[[dict], dict]) -> dict[str, dict]:
         decoded, size = {}, 0
         for index in range(len(self)):
-            sample = loading(self.get_data_info(index))
+            with naming_files(self, index):
+                sample = loading(self.get_data_info(index))
             decoded[sample["img_path"]] = sample
             size += sum(value.nbytes for value in sample.values() if isinstance(value, np.ndarray))
             if size > self.cache_limit_mib * MIB:

@@ -13,7 +13,7 @@ from pne.errors import UserError
 from pne.files import written_aside
 
 KEPT = 2
-_NAME = re.compile(r"(?P<aside>\.)?iter_(?P<iteration>\d+)(?P<rank>\.rank\d+)?(\.[0-9a-f]{8})?\.pth")
+_NAME = re.compile(r"iter_(?P<iteration>\d+)(?P<rank>\.rank\d+)?\.pth")
 
 
 def save(path: Path, content: Mapping[str, Any]) -> None:
@@ -62,20 +62,19 @@ def path_of(work: Path, iteration: int, rank: int = 0) -> Path:
 
 def iterations(work: Path) -> list[int]:
     """Iterations after which the first process has written a checkpoint, the newest first."""
-    whole = [match for _, match in _files(work) if not match["aside"] and not match["rank"]]
-    return sorted((int(match["iteration"]) for match in whole), reverse=True)
+    return sorted((int(match["iteration"]) for _, match in _files(work) if not match["rank"]), reverse=True)
 
 
 def prune(work: Path, kept: int = KEPT) -> None:
-    """Delete all but the ``kept`` newest checkpoints, and what killed processes left aside."""
+    """Delete all but the ``kept`` newest checkpoints."""
     stay = iterations(work)[:kept]
     for path, match in _files(work):
-        if match["aside"] or int(match["iteration"]) not in stay:
+        if int(match["iteration"]) not in stay:
             path.unlink(missing_ok=True)
 
 
 def _files(work: Path) -> list[tuple[Path, re.Match[str]]]:
-    return [(path, match) for path in work.glob("*iter_*.pth") if (match := _NAME.fullmatch(path.name))]
+    return [(path, match) for path in work.glob("iter_*.pth") if (match := _NAME.fullmatch(path.name))]
 
 
 def _first_line(error: BaseException) -> str:

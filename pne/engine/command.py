@@ -6,9 +6,11 @@ import signal
 import subprocess
 import sys
 import traceback
+from argparse import ArgumentParser
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
+from multiprocessing.queues import Queue
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -27,7 +29,7 @@ EXIT_INTERRUPTED = 130
 EXIT_STATUS = {signal.SIGTERM: 75, signal.SIGINT: 130}
 SHUTDOWN_S = 600
 """How long torchrun waits for the checkpoints of processes that it has told to stop, where it can be told."""
-SHARED_MEMORY = re.compile(r"out of shared memory|shared memory\(shm\)|/dev/shm|signal: Bus error")
+SHARED_MEMORY = re.compile(r"out of shared memory|shared memory\(shm\)|/dev/shm|signal: Bus error|exited unexpectedly")
 HOST_MEMORY = re.compile(r"MemoryError: |allocate memory|bad_alloc|signal: Killed")
 DEVICE_MEMORY = re.compile(r"out of memory|OutOfMemoryError: |_ALLOC_FAILED|_STATUS_NOT_INITIALIZED")
 """What allocators and libraries say; cuBLAS and cuDNN cannot even start where no memory is left."""
@@ -80,7 +82,7 @@ def told_out_of_memory(what: str, advice: str) -> Iterator[None]:
         if isinstance(error, RunFailure):
             raise
         if SHARED_MEMORY.search(said):
-            advice = "fewer loader processes (workers), or a larger /dev/shm"
+            advice = "workers=0 in --config, or a larger /dev/shm (docker run --shm-size=8g), which may be full"
         elif HOST_MEMORY.search(said.replace("OutOfMemoryError: ", "")):
             advice += ", fewer loader processes (workers), or a job with more memory"
         elif not DEVICE_MEMORY.search(said):
@@ -137,10 +139,17 @@ def listening() -> Iterator[StopRequest]:
 def leave_signals_to_parent() -> None:
     """In a data-loading worker: ignore the signals that a cluster sends to all processes of a job.
 
-    The parent ends its workers itself once it has written its checkpoint.
+    The parent ends its workers itself once it has written its checkpoint. It notices when one ends, but would wait
+    for ever for a batch that cannot be passed on, as with a full ``/dev/shm``: such a worker ends.
     """
     for signum in EXIT_STATUS:
         signal.signal(signum, signal.SIG_IGN)
+    Queue._on_queue_feeder_error = staticmethod(_end_worker)
+
+
+def _end_worker(error: Exception, batch: object) -> None:
+    print(f"loader process: {error}", file=sys.stderr, flush=True)
+    os._exit(EXIT_FAILED)
 
 
 Act = Callable[[Path, "Processes", StopRequest], None]
@@ -167,10 +176,7 @@ def carry_out(module: str, argv: Sequence[str], specs: Sequence[Path], act: Act,
     UserError
         If the specs cannot be read, or ask for different devices.
     """
-    runs = [read_spec(path) for path in specs]
-    for run in runs:
-        running_code(run)  # read before anything else: what is edited later does not run here
-    device = _the_only("device", [run.runtime.device for run in runs])
+    runs, device = read_runs(specs)
     if device == "cpu" or "WORLD_SIZE" in os.environ:
         return _act_here(device, specs, act, keep_going)
     gpus = _the_only("gpus", [run.runtime.gpus for run in runs])
@@ -181,6 +187,22 @@ def carry_out(module: str, argv: Sequence[str], specs: Sequence[Path], act: Act,
             return _act_here(device, specs, act, keep_going)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
+
+
+def spec_parser(module: str, doc: str) -> ArgumentParser:
+    """Return the parser of a command that works on specs, described by the first paragraph of its module."""
+    parser = ArgumentParser(prog=f"python -m {module}", description=doc.split("\n\n")[0])
+    parser.add_argument("specs", nargs="+", type=Path, metavar="SPEC", help="spec.yaml of a run")
+    parser.add_argument("--keep-going", action="store_true", help="go on with the next spec after a failure")
+    return parser
+
+
+def read_runs(specs: Sequence[Path]) -> tuple[list[Run], str]:
+    """Read specs, their device, and then the code that counts for them: what is edited later does not run here."""
+    runs = [read_spec(path) for path in specs]
+    for run in runs:
+        running_code(run)
+    return runs, _the_only("device", [run.runtime.device for run in runs])
 
 
 def _the_only(name: str, values: Sequence[object]) -> str:
@@ -279,7 +301,8 @@ def run_each(specs: Sequence[Path], act: Callable[[Path], None], request: StopRe
 def report(path: Path, error: Exception) -> int:
     """Print what went wrong; a traceback only for what nobody foresaw. Returns the exit status."""
     if isinstance(error, UserError):
-        print(f"error: {error}", file=sys.stderr, flush=True)
+        # Of a loader process, torch tells the traceback first.
+        print(f"error: {str(error).rpartition('errors.UserError: ')[2].strip()}", file=sys.stderr, flush=True)
         return EXIT_USER_ERROR
     if not isinstance(error, RunFailure):
         traceback.print_exception(error)

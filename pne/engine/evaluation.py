@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -183,8 +184,8 @@ def evaluate(
     share = range(processes.rank, len(images), processes.world_size)
     reset_peak_memory(device)
     counted, start = [], time.perf_counter()
-    with predicting(device, bfloat16):
-        for prediction in predict(model, images, share, loader, bfloat16=bfloat16):
+    with predicting(device, bfloat16), closing(predict(model, images, share, loader, bfloat16=bfloat16)) as predicted:
+        for prediction in predicted:
             counted.append(count(prediction, len(classes), about.ignore_index))
             between()
     shares = processes.gather(counted)

@@ -76,6 +76,7 @@ class Progress:
             before = json.loads(self.path.read_text(encoding="utf-8"))
             if before["state"] == "failed" and before.get("lasting"):
                 raise RunFailure(f"{before['error']} (the first attempt's; another one does not mend it)")
+        self.update()  # an earlier failure is not this attempt's
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType) -> None:

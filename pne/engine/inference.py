@@ -13,8 +13,9 @@ from mmseg.structures import SegDataSample
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, Subset
 
+from pne.datasets.files import naming_files
 from pne.engine.command import told_out_of_memory
-from pne.engine.loaders import build_dataset, check_folder, image_loader
+from pne.engine.loaders import build_dataset, check_folder, end_workers, image_loader
 from pne.errors import UserError
 
 SCALES = (0.75, 1.0, 1.25, 1.5, 1.75, 2.0)
@@ -50,6 +51,16 @@ def open_images(config: Mapping[str, Any], evaluation: str) -> Any:
     return build_dataset(config) if evaluation == "single_scale" else Views(config)
 
 
+class _Chosen(Subset):
+    def __getitems__(self, positions: Sequence[int]) -> list[Any]:
+        return [self[position] for position in positions]
+
+    def __getitem__(self, position: int) -> Any:
+        images, index = self.dataset, self.indices[position]
+        with naming_files(images.dataset if isinstance(images, Views) else images, index):
+            return images[index]
+
+
 def predict(
     model: nn.Module, images: Any, chosen: Sequence[int], loader: Mapping[str, Any], *, bfloat16: bool = False
 ) -> Iterator[Prediction]:
@@ -69,8 +80,12 @@ def predict(
     """
     several, device = isinstance(images, Views), next(model.parameters()).device
     batch_size = 1 if several else loader.get("batch_size", 1)
-    batches = image_loader(Subset(images, chosen), loader["num_workers"], device, batch_size)
-    yield from predict_multi_scale_flip(model, batches, bfloat16) if several else predict_single_scale(model, batches)
+    batches = image_loader(_Chosen(images, chosen), loader["num_workers"], device, batch_size)
+    found = predict_multi_scale_flip(model, batches, bfloat16) if several else predict_single_scale(model, batches)
+    try:
+        yield from found
+    finally:
+        end_workers(batches)
 
 
 @contextmanager

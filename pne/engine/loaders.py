@@ -144,6 +144,7 @@ def image_loader(dataset: Dataset, workers: int, device: torch.device, batch_siz
         batch_size=batch_size,
         num_workers=workers,
         collate_fn=pseudo_collate,
+        persistent_workers=workers > 0,  # until `end_workers`
         pin_memory=device.type == "cuda",
         worker_init_fn=partial(_start_worker, workers=workers, rank=0, seed=0),
         generator=torch.Generator().manual_seed(0),

@@ -16,11 +16,11 @@ from contextlib import ExitStack, contextmanager
 from itertools import takewhile
 from pathlib import Path
 
-from filelock import FileLock, Timeout
+from filelock import BaseFileLock, FileLock, Timeout
 
 from pne.console import utc_now
 from pne.errors import UserError
-from pne.files import write_text
+from pne.files import discard_asides, write_text
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 JOB_VARIABLES = ("SLURM_JOB_ID", "LSB_JOBID", "PBS_JOBID", "JOB_ID")
@@ -41,26 +41,43 @@ if cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(count)) == 0:
 def held(directory: Path) -> Iterator[None]:
     """Hold the lock of a work directory inside the block; ``lock.holder`` says who holds it.
 
+    What a killed process was writing aside there is deleted.
+
     Raises
     ------
     UserError
-        If another process holds it, with its host and process id.
+        If another process holds it, with its host and process id, or the folder cannot be locked.
     """
-    directory.mkdir(parents=True, exist_ok=True)
     holder = directory / "lock.holder"
-    lock = FileLock(directory / "lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
+    lock = _locked(directory / "lock")
+    if lock is None:
         raise UserError(
-            f"{directory}: another process trains this run ({_name(holder)}); wait for it, or stop it, then try again"
-        ) from None
+            f"{directory}: another process trains this run ({_name(holder)}); wait for it, or stop it, then try again; "
+            f"if its machine is gone, delete {directory / 'lock'}"
+        )
     try:
+        discard_asides(directory)
         write_text(holder, json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "since": utc_now()}) + "\n")
         yield
     finally:
         holder.unlink(missing_ok=True)
         lock.release()
+
+
+def _locked(path: Path) -> BaseFileLock | None:
+    """Lock a file without waiting; None if another process holds it. A `UserError` where nothing can be locked."""
+    lock = FileLock(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=0)
+    except Timeout:
+        return None
+    except (OSError, NotImplementedError) as error:
+        raise UserError(
+            f"{path}: cannot be locked ({getattr(error, 'strerror', None) or error}); results, and TMPDIR on a machine "
+            "with GPUs, need a folder that can be written on a file system with flock (Lustre: mount option flock)"
+        ) from error
+    return lock
 
 
 def _name(holder: Path) -> str:
@@ -139,7 +156,6 @@ def claimed_devices(
             f"gpus: {count} asked for, but MIG instances ({', '.join(names)}) cannot train one run together"
         )
     folder = folder or default_folder()
-    folder.mkdir(parents=True, exist_ok=True)
     before = os.environ.get(VISIBLE)
     with ExitStack() as claims:
         uuids = [] if names[0].startswith("MIG-") else _uuids()  # steps of a job may call several devices 0
@@ -177,11 +193,9 @@ def _claim(
         with ExitStack() as attempt:
             chosen = []
             for name, device in names.items():
-                lock = FileLock(folder / f"gpu{device.replace('/', '_')}.lock")
-                try:
-                    attempt.enter_context(lock.acquire(timeout=0))
-                except Timeout:
+                if (lock := _locked(folder / f"gpu{device.replace('/', '_')}.lock")) is None:
                     continue
+                attempt.callback(lock.release)
                 chosen.append(name)
                 if len(chosen) == count:
                     claims.push(attempt.pop_all())

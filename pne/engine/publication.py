@@ -7,7 +7,7 @@ from pathlib import Path
 from pne.engine import checkpoint
 from pne.errors import UserError
 from pne.files import sha256, written_aside
-from pne.results import EVALUATIONS, EvaluationResult, TrainResult, confusion_path, read_result_of
+from pne.results import EVALUATIONS, TrainResult, confusion_path, finished_result, read_result_of
 from pne.spec import Run
 
 FINAL = "final.pth"
@@ -20,29 +20,24 @@ def staging(work: Path) -> Path:
     return work / "complete"
 
 
-def result_of_training(run: Run) -> TrainResult | None:
-    """Return the published result of the run's training, None where there is none that can be read."""
-    try:
-        return read_result_of(run, "train", TrainResult)
-    except UserError:
-        return None
-
-
 def is_evaluated(run: Run, evaluation: str, *, bfloat16: bool = True) -> bool:
     """Whether an evaluation of the run's present weights is there and whole; without ``bfloat16``, in float32."""
-    trained = result_of_training(run)
-    try:
-        found = read_result_of(run, evaluation, EvaluationResult)
-    except UserError:
-        return False
-    same = trained is not None and found.weights_sha256 == trained.weights_sha256
-    return same and (bfloat16 or not found.bfloat16) and confusion_path(run.directory, evaluation).is_file()
+    found = finished_result(run, evaluation)
+    return found is not None and (bfloat16 or not found.bfloat16)
 
 
 def lacks_score_alone(run: Run) -> bool:
-    """Whether training is finished and its weights are there, but the single-scale result is not."""
-    trained, weights = result_of_training(run), run.work_directory / FINAL
-    whole = trained is not None and weights.is_file() and sha256(weights) == trained.weights_sha256
+    """Whether training is finished and its weights are there, but the single-scale result is not.
+
+    Raises
+    ------
+    UserError
+        If there is a result of training that cannot be read: what took days is not trained anew without a word.
+    """
+    if not (run.directory / TRAIN).exists():
+        return False
+    trained, weights = read_result_of(run, "train", TrainResult), run.work_directory / FINAL
+    whole = weights.is_file() and sha256(weights) == trained.weights_sha256
     return whole and not is_evaluated(run, "single_scale")
 
 

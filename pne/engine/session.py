@@ -49,7 +49,9 @@ class Settings:
 
 
 def train_spec(path: Path, settings: Settings, processes: Processes, request: StopRequest) -> None:
-    """Train the run of a spec unless it is finished; resume from its work directory.
+    """Train the run of a spec unless it is finished, resuming from its work directory, and evaluate it as it asks for.
+
+    Training is published before any evaluation but the single-scale one begins.
 
     Parameters
     ----------
@@ -73,16 +75,15 @@ def train_spec(path: Path, settings: Settings, processes: Processes, request: St
     """
     run, config = read_spec(path), read_config(path)
     is_of(run, path)
-    if processes.broadcast(publication.is_evaluated(run, "single_scale")) and not settings.retrain:
-        if processes.is_first:
-            say(f"{run.run}: finished already")
-        return
-    if processes.broadcast(publication.lacks_score_alone(run)) and not settings.retrain:
-        evaluate_spec(path, "single_scale", processes, request)
-        return
-    with held(run.work_directory) if processes.is_first else nullcontext():
-        processes.wait()
-        Session(run, config, settings, processes, request).carry_out()
+    trained = publication.is_evaluated(run, "single_scale") or publication.lacks_score_alone(run)
+    if not processes.broadcast(trained and not settings.retrain):
+        with held(run.work_directory) if processes.is_first else nullcontext():
+            processes.wait()
+            Session(run, config, settings, processes, request).carry_out()
+    # A run that is trained anew is whole again now: were an evaluation to fail, it would be trained once more.
+    names = () if settings.retrain else dict.fromkeys(["single_scale", *run.evaluations])
+    for name in processes.broadcast([name for name in names if not publication.is_evaluated(run, name)]):
+        evaluate_spec(path, name, processes, request)
 
 
 class Session:

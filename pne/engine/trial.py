@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from mmengine.config import ConfigDict
+from mmengine.dist import get_world_size
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import HOOKS, PARAM_SCHEDULERS
 from mmseg.registry import DATASETS, MODELS
@@ -60,13 +61,18 @@ def check_buildable(config: Mapping[str, Any], where: str) -> None:
     Raises
     ------
     UserError
-        If a part cannot be built; names its key.
+        If a part cannot be built, or batch norm would see a single value; names its key.
     """
     if problem := find_problem(config):
         raise UserError(f"{where}: {problem}; python -m pne.spec check --build names the declaration to mend")
+    batch, parts = config["train_dataloader"]["batch_size"], config["train_cfg"].get("parts", 1)
+    # Among several processes batch norm is synchronised.
+    if batch == parts and get_world_size() == 1 and (problem := find_problem(config, images=1)):
+        least = next((number for number in range(2, batch + 1) if batch % number == 0), "2 of a larger batch")
+        raise UserError(f"{where}: one image per forward pass is too few: {problem}; use micro_batch={least} or more")
 
 
-def find_problem(config: Mapping[str, Any]) -> Problem | None:
+def find_problem(config: Mapping[str, Any], images: int = IMAGES) -> Problem | None:
     """Return the first part of a prepared config that cannot be built, None if all can.
 
     Networks are built without values (on the meta device) and see one batch of the crop size in shape alone, so that
@@ -78,7 +84,7 @@ def find_problem(config: Mapping[str, Any]) -> Problem | None:
     try:
         with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
             warnings.simplefilter("ignore")
-            _build_all(config)
+            _build_all(config, images)
     except Problem as problem:
         return problem
     finally:
@@ -86,12 +92,12 @@ def find_problem(config: Mapping[str, Any]) -> Problem | None:
     return None
 
 
-def _build_all(config: ConfigDict) -> None:
+def _build_all(config: ConfigDict, images: int) -> None:
     for loader in ("train_dataloader", "test_dataloader"):
         with _part(f"{loader}.dataset".replace("test", "val")):
             _build_dataset(config[loader]["dataset"])
     model = _build_model(config["model"])
-    _pass_shapes(config["model"], model)
+    _pass_shapes(config["model"], model, images)
     with _part("optim_wrapper"):
         optimiser = build_optim_wrapper(model, config["optim_wrapper"])
     for key, registry, arguments in (
@@ -143,12 +149,12 @@ def _parts(model: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
             yield key, value
 
 
-def _pass_shapes(config: Mapping[str, Any], model: nn.Module) -> None:
+def _pass_shapes(config: Mapping[str, Any], model: nn.Module, number: int) -> None:
     """Let a batch without values pass the network and its heads."""
     size = (config.get("data_preprocessor") or {}).get("size")
     if size is None or not hasattr(model, "extract_feat"):
         return
-    images, part = torch.empty(IMAGES, 3, *size, device="meta"), "backbone"
+    images, part = torch.empty(number, 3, *size, device="meta"), "backbone"
     try:
         features = model.extract_feat(images)
         part, heads = "auxiliary_head", getattr(model, "auxiliary_head", None)

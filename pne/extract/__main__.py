@@ -12,6 +12,7 @@ from pathlib import Path
 from pne.console import positive
 from pne.engine.command import StopRequest, run_each, told_out_of_memory
 from pne.errors import UserError, reports_user_errors
+from pne.files import sha256
 
 
 def parser() -> argparse.ArgumentParser:
@@ -50,6 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             archive = extract_pairs(network, read_selection(args.pairs, ConfusionSelection))
         else:
             archive = extract_features(network, args.per_class, args.seed)
+        if selected := args.predictions or args.pairs:
+            archive.about["selection_sha256"] = sha256(selected)
         folder = args.out or Path(network.run.runtime.results) / "features"
         path = folder / f"{network.run.run}.npz"
         archive.write(path)

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from pne.errors import UserError
-from pne.files import write_text, written_aside
+from pne.files import sha256, write_text, written_aside
+from pne.results import TrainResult
 from pne.spec.reading import read_model
 from pne.spec.schema import Strict
 
@@ -72,6 +73,17 @@ class Archive:
             raise UserError(
                 f"{path}: holds no {cls.__name__} ({error}); delete it and run the workflow again"
             ) from error
+
+
+def is_extracted(path: Path, trained: TrainResult | None, selection: Path | None = None) -> bool:
+    """Whether a file of ``python -m pne.extract`` says that it is of the weights of a training, and of a selection."""
+    try:
+        with np.load(path) as stored:
+            about = json.loads(str(stored["about"]))
+        of = (about["run"], about["weights_sha256"], about.get("selection_sha256"))
+        return trained is not None and of == (trained.run, trained.weights_sha256, selection and sha256(selection))
+    except (OSError, KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):
+        return False
 
 
 @dataclass

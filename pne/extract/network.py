@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from mmengine.config import Config
 from mmengine.dataset import pseudo_collate
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pne.engine.loaders import build_dataset
+from pne.engine.loaders import build_dataset, inner
 from pne.engine.processes import choose_device
 from pne.engine.weights import load_trained
 from pne.errors import UserError
@@ -63,6 +64,9 @@ class Network:
         self.device = choose_device(self.run.runtime.device)
         self.model, config, self.train = load_trained(self.run, spec, self.device, branch=True)
         self.dataset = build_dataset(config["test_dataloader"]["dataset"])
+        # What mmseg.apis.inference_model asks of a model.
+        self.model.cfg = Config({"test_pipeline": inner(config["test_dataloader"]["dataset"])["pipeline"]})
+        self.model.dataset_meta = self.dataset.metainfo
         heads = self.model.decode_head
         self.head: nn.Module = heads[-1] if isinstance(heads, nn.ModuleList) else heads
 

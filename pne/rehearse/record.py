@@ -6,9 +6,8 @@ of the run: theirs lie in ``results/<track>/rehearsals/reduced/runs/``.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pne.results import EvaluationResult, TrainResult, read_result
 from pne.spec import ResolvedTrack, Run, read_spec
@@ -18,8 +17,7 @@ from pne.spec.stock import parts
 SUFFIX = "-rehearsal"
 
 
-@dataclass(frozen=True)
-class Rehearsal:
+class Rehearsal(NamedTuple):
     """What the training of a shortened run measured.
 
     Attributes

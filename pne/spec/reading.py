@@ -5,6 +5,7 @@
 
 import difflib
 import json
+import re
 from collections.abc import Hashable, Iterable
 from pathlib import Path
 from types import UnionType
@@ -46,7 +47,7 @@ def raise_problems(problems: list[str]) -> None:
 
 
 class _Loader(yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoader):
-    """Safe loader that refuses a key given twice, which YAML itself would silently let win."""
+    """Safe loader that refuses a key given twice, of which YAML would let one win, and reads 1e-3 as a number."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
@@ -63,6 +64,11 @@ class _Loader(yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoa
         return super().construct_mapping(node, deep)
 
 
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
+)
+
+
 def read_yaml(path: Path, text: str | None = None) -> Any:
     """Parse one YAML file (or ``text`` in its place).
 
@@ -77,7 +83,7 @@ def read_yaml(path: Path, text: str | None = None) -> Any:
         raise UserError(f"{path}: no such file") from None
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not UTF-8 text ({error})") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, KeyError, AttributeError) as error:  # a date 2026-13-31, !!int abc
         mark = getattr(error, "problem_mark", None)
         place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
         problem = getattr(error, "problem", None) or str(error)

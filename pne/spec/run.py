@@ -122,14 +122,11 @@ def write_spec(run: Run, config: Mapping[str, Any]) -> Path:
     """
     plain = config.to_dict() if isinstance(config, Config) else dict(config)
     _check_hash(run, plain, f"the config given for {run.run}")
-    _write_if_changed(run.directory / CONFIG_FILE, _config_text(run, plain))
+    entries = [f"{key} = {pprint.pformat(value, width=116, sort_dicts=False)}" for key, value in plain.items()]
+    lines = [f"# Config of the run {run.run}; written from the declarations, see spec.yaml.", *entries, ""]
+    _write_if_changed(run.directory / CONFIG_FILE, "\n".join(lines))
     text = yaml.safe_dump(run.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=120)
     return _write_if_changed(run.directory / SPEC_FILE, text)
-
-
-def _config_text(run: Run, config: Mapping[str, Any]) -> str:
-    entries = [f"{key} = {pprint.pformat(value, width=116, sort_dicts=False)}" for key, value in config.items()]
-    return "\n".join([f"# Config of the run {run.run}; written from the declarations, see spec.yaml.", *entries, ""])
 
 
 def _write_if_changed(path: Path, text: str) -> Path:

@@ -4,24 +4,18 @@ Writes ``results/<track>/submissions/<run>.zip``, with other than the default se
 status as of ``python -m pne.train``; an interrupted call goes on with the images that are missing.
 """
 
-import argparse
 import sys
+from argparse import ArgumentParser
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from pne.engine.command import StopRequest, carry_out
+from pne.engine.command import carry_out, spec_parser
 from pne.errors import reports_user_errors
 from pne.results import EVALUATIONS
 
-if TYPE_CHECKING:
-    from pne.engine.processes import Processes
 
-
-def parser() -> argparse.ArgumentParser:
+def parser() -> ArgumentParser:
     """Command line of ``python -m pne.submission``."""
-    command = argparse.ArgumentParser(prog="python -m pne.submission", description=__doc__.split("\n\n")[0])
-    command.add_argument("specs", nargs="+", type=Path, metavar="SPEC", help="spec.yaml of a trained run")
+    command = spec_parser("pne.submission", __doc__)
     command.add_argument(
         "--evaluation",
         choices=EVALUATIONS,
@@ -30,7 +24,6 @@ def parser() -> argparse.ArgumentParser:
     )
     command.add_argument("--bfloat16", action="store_true", help="run the network in bfloat16; faster on GPUs")
     command.add_argument("--subset", action="store_true", help="take a part of the test split; the server will not")
-    command.add_argument("--keep-going", action="store_true", help="go on with the next spec after a failure")
     return command
 
 
@@ -38,15 +31,14 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Write the archive of each run; return the exit status."""
     argv = sys.argv[1:] if argv is None else argv
-    arguments = parser().parse_args(argv)
+    args = parser().parse_args(argv)
 
-    def submit(path: Path, processes: "Processes", request: StopRequest) -> None:
+    def submit(path, processes, request):
         from pne.submission.predict import Settings, submit_spec
 
-        settings = Settings(arguments.evaluation, arguments.bfloat16, arguments.subset)
-        submit_spec(path, settings, processes, request)
+        submit_spec(path, Settings(args.evaluation, args.bfloat16, args.subset), processes, request)
 
-    return carry_out("pne.submission", argv, arguments.specs, submit, arguments.keep_going)
+    return carry_out("pne.submission", argv, args.specs, submit, args.keep_going)
 
 
 if __name__ == "__main__":

@@ -8,9 +8,8 @@ import re
 import shutil
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from mmcv.transforms import BaseTransform
@@ -31,7 +30,7 @@ from pne.engine.weights import load_trained
 from pne.errors import UserError
 from pne.files import sha256, write_text, written_aside
 from pne.results import Provenance
-from pne.spec import Run, read_spec
+from pne.spec import read_spec
 from pne.spec.schema import Strict
 
 NAME = re.compile(r"(?P<frame>[a-z-]+_\d{6}_\d{6})(_leftImg8bit)?")
@@ -100,23 +99,6 @@ def find_images(root: Path, subset: bool = False) -> list[Path]:
     return images
 
 
-def write_archive(path: Path, folder: Path, names: list[str]) -> None:
-    """Pack predictions with fixed dates: equal pictures give equal bytes.
-
-    Parameters
-    ----------
-    path : Path
-        Where to write.
-    folder : Path
-        Folder of the pictures.
-    names : list of str
-        Their names, in the order of the archive.
-    """
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:  # PNG is compressed already
-        for name in names:
-            archive.writestr(zipfile.ZipInfo(name), (folder / name).read_bytes())
-
-
 @TRANSFORMS.register_module()
 class LoadBlankLabels(BaseTransform):
     """Give an image labels of its own size that say nothing, so that predictions know the size to have."""
@@ -128,8 +110,7 @@ class LoadBlankLabels(BaseTransform):
         return results
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(NamedTuple):
     """What the command line adds to a spec."""
 
     evaluation: str = "multi_scale_flip"
@@ -182,9 +163,11 @@ def submit_spec(path: Path, settings: Settings, processes: Processes, request: S
         missing = [name for name in names if not (folder / name).is_file()]
         if missing:
             raise RuntimeError(f"{folder}: {len(missing)} predictions were not written, {missing[0]} first")
-        archive = archive_path(run, settings)
-        with written_aside(archive) as aside:
-            write_archive(aside, folder, names)
+        archive = Path(run.runtime.results) / "submissions" / ".".join([run.run, *settings.deviations, "zip"])
+        # PNG is compressed already. All dates are the same, so that equal pictures give equal bytes.
+        with written_aside(archive) as aside, zipfile.ZipFile(aside, "w", zipfile.ZIP_STORED) as pack:
+            for name in names:
+                pack.writestr(zipfile.ZipInfo(name), (folder / name).read_bytes())
         data = fingerprint(run.layout, run.data_directory)
         about = Submission(
             run=run.run,
@@ -199,11 +182,6 @@ def submit_spec(path: Path, settings: Settings, processes: Processes, request: S
         shutil.rmtree(folder)
         say(f"{archive}: {len(names)} predictions, {archive.stat().st_size / 2**20:.1f} MiB")
     processes.wait()
-
-
-def archive_path(run: Run, settings: Settings) -> Path:
-    """Where the archive of a run goes; one made with other than the default settings takes the place of none."""
-    return Path(run.runtime.results) / "submissions" / ".".join([run.run, *settings.deviations, "zip"])
 
 
 def write_pictures(

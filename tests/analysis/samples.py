@@ -7,6 +7,7 @@ import numpy as np
 
 from analysis.figures import SELECTION, ResolvedFigure, data_folder, features_file
 from pne.extract.archives import Features, ImageSelection, Pairs, Predictions, read_selection
+from pne.results import finished_result
 from pne.spec import ResolvedTrack, Run
 
 CLASSES = ("sky", "building", "pole", "tree")
@@ -107,6 +108,8 @@ def write_features(track: ResolvedTrack) -> None:
     for row in track.tables["embedding"].rows.values():
         for seed, run in row.runs.items():
             features = made_up_features(run, seed=seed + len(run), projection=row.key != "base")
+            if trained := finished_result(track.runs[run], "train"):
+                features.about["weights_sha256"] = trained.weights_sha256
             features.write(features_file(track.runs[run]))
 
 

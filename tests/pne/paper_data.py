@@ -55,13 +55,9 @@ def copy_ade20k(root: Path, shared: Path) -> Path:
 
 def write_paper_data(root: Path, shared: Path) -> Path:
     """Write and prepare all three where the paper track looks for them; returns the data root."""
-    folders = {
-        "cityscapes": draw_cityscapes(root / "cityscapes"),
-        "coco_stuff": write_coco_stuff(root / "coco_stuff10k", shared),
-        "ade20k": copy_ade20k(root / "ade/ADEChallengeData2016", shared),
-    }
-    for name, folder in folders.items():
-        prepare(name, folder)
+    prepare("cityscapes", draw_cityscapes(root / "cityscapes"))
+    prepare("coco_stuff", write_coco_stuff(root / "coco_stuff10k", shared))
+    prepare("ade20k", copy_ade20k(root / "ade/ADEChallengeData2016", shared))
     return root
 
 

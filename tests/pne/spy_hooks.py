@@ -21,7 +21,7 @@ def _hash(values: Any) -> str:
 
 @HOOKS.register_module(force=True)
 class SpyHook(Hook):
-    """Once: the weights. Per iteration: names and hashes of images, hashes of labels and of the dropped channels."""
+    """Once: the weights. Per iteration: hashes of images, labels and of the dropped channels."""
 
     def __init__(self, folder: str) -> None:
         self.folder = Path(folder)
@@ -49,7 +49,6 @@ class SpyHook(Hook):
             runner,
             {
                 "iteration": batch_idx,
-                "names": [Path(sample.img_path).stem for sample in samples],
                 "images": [_hash(image) for image in data_batch["inputs"]],
                 "labels": [_hash(sample.gt_sem_seg.data) for sample in samples],
                 "dropped": self.dropped,

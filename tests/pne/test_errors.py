@@ -43,7 +43,6 @@ def unread(folder: Path, *arguments: object, buffered: bool = True) -> tuple[int
     "arguments",
     [
         ("analysis.status",),
-        ("analysis.status", "--help"),
         ("analysis.plan",),
         ("analysis.runs",),
         ("analysis.help",),
@@ -55,6 +54,10 @@ def test_a_reader_that_has_gone_ends_a_command_quietly(
     repository: Path, arguments: tuple[str, ...], buffered: bool
 ) -> None:
     assert unread(repository, *arguments, buffered=buffered) == (EXIT_BROKEN_PIPE, "")
+
+
+def test_a_reader_of_help_may_go(repository: Path) -> None:
+    assert unread(repository, "analysis.status", "--help") == (EXIT_BROKEN_PIPE, "")
 
 
 def test_a_training_whose_reader_has_gone_ends_without_a_traceback(tmp_path: Path) -> None:

@@ -17,9 +17,6 @@ ENCODING = {
     "in_channels": [16, 32, 64],
     "in_index": (1, 2, 3),
     "num_codes": 4,
-    "use_se_loss": True,
-    "add_lateral": False,
-    "loss_se_decode": {"type": "CrossEntropyLoss", "use_sigmoid": True, "loss_weight": 0.2},
 }
 CASCADE = {
     "model.type": "CascadeEncoderDecoder",

@@ -14,6 +14,9 @@ import torch
 import yaml
 from tiny_runs import scored, trained
 
+from pne.spec import load_track, write_spec
+from pne.train import main
+
 LOSSES = ("asymmetric", "cipc", "cipc_memory", "pne", "pne_authors")
 OTHER_FAMILIES = ("encnet_r101", "hrnet_w48", "ocrnet_w48", "upernet_swin_b")
 
@@ -55,7 +58,7 @@ def write_declarations(repository: Path, folder: Path) -> None:
 
 
 def test_weights_of_every_loss_and_family_stay_the_same(
-    request: pytest.FixtureRequest, repository: Path, street: Path, tmp_path: Path, golden: Callable, command: Callable
+    request: pytest.FixtureRequest, repository: Path, street: Path, tmp_path: Path, golden: Callable
 ) -> None:
     place = this_place()
     file = repository / "tests" / "golden" / "weights" / "weights.json"
@@ -64,18 +67,11 @@ def test_weights_of_every_loss_and_family_stay_the_same(
         if place != made_for:
             pytest.skip(f"golden weights are those of {made_for}, this is {place}")
     write_declarations(repository, tmp_path / "experiments")
-    options = (
-        "--experiments",
-        tmp_path / "experiments",
-        "--data-root",
-        street.parent,
-        "--results",
-        tmp_path / "results",
-    )
-    command("pne.spec", "write", "--track", "quick", "--iterations", 40, "--limit", 8, *options)
-    specs = sorted((tmp_path / "results").glob("quick/runs/*/spec.yaml"))
+    folders = {"experiments": tmp_path / "experiments", "data_root": street.parent, "results": tmp_path / "results"}
+    track = load_track("quick", iterations=40, limit=8, **folders)
+    specs = [write_spec(run, track.config(name)) for name, run in sorted(track.runs.items())]
     assert len(specs) == 1 + len(LOSSES) + len(OTHER_FAMILIES)
-    command("pne.train", *specs)
+    assert main([str(spec) for spec in specs]) == 0
     runs = {
         spec.parent.name: {"weights_sha256": trained(spec).weights_sha256, "miou": scored(spec).miou} for spec in specs
     }

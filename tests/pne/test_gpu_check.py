@@ -1,8 +1,6 @@
 """What a GPU is checked for: every part runs on the CPU in tiny mode, and judges as it should."""
 
 import argparse
-import json
-import re
 import sys
 import time
 from collections.abc import Callable
@@ -114,22 +112,24 @@ def start_as(statuses: dict[str, int]) -> Callable[..., dict]:
     return start
 
 
-def test_parts_are_repeated_alone(settings: argparse.Namespace, capsys: pytest.CaptureFixture) -> None:
-    settings.parts = ["loss", "step"]
-    command.run_parts(settings, start_as({"loss": 0, "step": 1}))
-    summary = command.summarise(command.read(settings.out))
-    assert summary["met"] == ["loss: x", "step: x"]
-    assert summary["failed"] == {"step": "broken"}
-    command.show(summary, settings)
-    assert "--parts step\n" in capsys.readouterr().out
-    command.append(settings.out, {"part": "all", "what": "summary"})
-    settings.parts = ["step"]
-    command.run_parts(settings, start_as({"step": 0}))
-    lines = command.read(settings.out)
-    assert [(line["part"], line["what"]) for line in lines] == [
-        (part, what) for part in ("loss", "step") for what in ("x", "end")
-    ]
-    assert command.summarise(lines)["failed"] == {}
+def test_parts_are_repeated_alone_and_the_exit_status_is_that_of_the_summary(
+    settings: argparse.Namespace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for statuses in ({"loss": 0, "step": 1}, {"step": 0}):
+        monkeypatch.setattr(command.run_parts, "__defaults__", (start_as(statuses),))
+        words = ["--device", "cpu", "--tiny", "--out", str(settings.out), "--parts", *statuses]
+        assert command.main(words) == statuses["step"]
+        *lines, summary = command.read(settings.out)
+        ends = [(part, what) for part in ("loss", "step") for what in ("x", "end")]
+        assert [(line["part"], line["what"]) for line in lines] == ends
+        assert (summary["what"], summary["met"]) == ("summary", ["loss: x", "step: x"])
+        assert summary["failed"] == ({"step": "broken"} if statuses["step"] else {})
+        assert ("--parts step\n" in capsys.readouterr().out) == bool(statuses["step"])
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SystemExit):
+        command.main([])
+    assert "torch finds no CUDA device" in capsys.readouterr().err
 
 
 HANGS = """
@@ -140,36 +140,18 @@ time.sleep(600)
 
 
 @pytest.mark.parametrize(
-    ("script", "limit", "error", "said"),
-    [
-        (HANGS, 3, "stopped after 3 s", r"\d+"),
-        ("import sys; sys.exit('no such thing')", 60, "status 1", "no such thing"),
-    ],
+    ("script", "limit", "expected"),
+    [(HANGS, 3, (None, "stopped after 3 s")), ("import sys; sys.exit('no such thing')", 60, (1, "status 1"))],
 )
 def test_a_part_that_breaks_is_told_and_one_that_hangs_is_stopped_with_all_that_it_started(
-    script: str, limit: float, error: str, said: str, settings: argparse.Namespace, monkeypatch: pytest.MonkeyPatch
+    script: str, limit: float, expected: tuple, settings: argparse.Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     part = settings.out.with_name("part.py")
     part.write_text(script)
     monkeypatch.setattr(command, "__file__", str(part))
     ended = command.in_process_of_its_own("loss", settings, limit=limit)
-    assert (ended["status"], ended["error"]) == (None if script is HANGS else 1, error)
+    assert (ended["status"], ended["error"]) == expected
     [line] = ended["log"]
-    assert re.fullmatch(said, line)
+    assert line == "no such thing" or line.isdecimal()
     status = Path(f"/proc/{line}/status")
-    assert not status.exists() or "State:\tZ" in status.read_text()
-
-
-def test_the_exit_status_is_that_of_the_summary(
-    settings: argparse.Namespace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    words = ["--device", "cpu", "--tiny", "--out", str(settings.out), "--parts", "loss"]
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    for status in (0, 1):
-        monkeypatch.setattr(command.run_parts, "__defaults__", (start_as({"loss": status}),))
-        assert command.main(words) == status
-    assert json.loads(settings.out.read_text().splitlines()[-1])["what"] == "summary"
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(SystemExit):
-        command.main([])
-    assert "torch finds no CUDA device" in capsys.readouterr().err
+    assert any(not status.exists() or "State:\tZ" in status.read_text() or time.sleep(0.01) for _ in range(1000))

@@ -24,6 +24,7 @@ SIZE = (32, 48)
 PNE = {"type": "PNELoss"}
 MEMORY = {"loss": {"type": "PixelContrastLoss", "memory_size": 4}, "weight": 0.1, "start": 3}
 CONTRAST = {"loss": PNE, "weight": 1.3, "start": 0, "projection": {"channels": 12}}
+RUN = {"iterations": 6, "batch_size": 2, "seed": 0, "precision": "fp32", "evaluations": ["single_scale"]}
 SETTLED = {  # without batch norm and dropout, a batch in parts is the same mathematics
     "model.backbone.norm_cfg": {"type": "GN", "num_groups": 4},
     "model.decode_head.norm_cfg": {"type": "GN", "num_groups": 4},
@@ -123,31 +124,26 @@ def write_run(
     folder: Path,
     data: Path,
     name: str = "tiny",
-    *,
-    iterations: int = 6,
-    seed: int = 0,
     contrast: dict[str, Any] | None = None,
-    batch_size: int = 2,
-    precision: str = "fp32",
     change: dict[str, Any] | None = None,
-    evaluations: tuple[str, ...] = ("single_scale",),
-    **runtime: Any,
+    **settings: Any,
 ) -> Path:
     """Write spec and config of a run below ``folder``; returns the path of the spec.
 
-    ``change`` is as in `pne.spec.stock.apply_changes`; other keywords are those of the spec's runtime.
+    ``change`` is as in `pne.spec.stock.apply_changes`; other keywords are those of ``RUN`` or of the spec's runtime.
     """
-    config = apply_changes(run_config(data, iterations=iterations, contrast=contrast), change or {})
+    about = {key: settings.pop(key, value) for key, value in RUN.items()}
+    config = apply_changes(run_config(data, iterations=about["iterations"], contrast=contrast), change or {})
     loss = {**contrast["loss"]} if contrast else {}
-    about = contrast and {"start": 0, **contrast, "loss": loss.pop("type"), "options": loss}
-    settings = {
+    contrast = contrast and {"start": 0, **contrast, "loss": loss.pop("type"), "options": loss}
+    runtime = {
         "data_root": str(data.parent),
         "results": str(folder / "results"),
         "device": "cpu",
         "workers": 0,
         "checkpoint_interval": 2,
         "log_interval": 2,
-        **runtime,
+        **settings,
     }
     run = Run(
         run=name,
@@ -158,14 +154,10 @@ def write_run(
         folder=data.name,
         model="tiny",
         schedule="tiny",
-        contrast=about,
-        seed=seed,
-        precision=precision,
-        iterations=iterations,
-        batch_size=batch_size,
+        contrast=contrast,
         config_sha256=digest(canonical(config)),
-        evaluations=list(evaluations),
-        runtime=settings,
+        runtime=runtime,
+        **about,
     )
     return write_spec(run, config)
 
@@ -251,9 +243,9 @@ def _train(arguments: list[str], log: str, environment: dict[str, Any]) -> None:
         sys.exit(main(arguments))
 
 
-def signalled_at(work: Path, signum: signal.Signals, iteration: int, *arguments: Any) -> tuple[int, str]:
+def signalled_at(spec: Path, signum: signal.Signals, iteration: int, *options: str) -> tuple[int, str]:
     """Start a training and send it a signal as soon as its checkpoint of ``iteration`` is there."""
-    training = Training(*arguments)
+    training, work = Training(*options, spec), work_of(spec) / ("retrain" if "--retrain" in options else "")
     while not (work / f"iter_{iteration}.pth").exists():
         assert training.process.is_alive(), training.finish()
         time.sleep(0.005)

@@ -41,7 +41,7 @@ class Plan:
         pattern = {
             "train": r"train (\S+)",
             "retrain": r"train (\S+) anew",
-            "evaluate": r"evaluate (\S+) at .*",
+            "evaluate": r"evaluate (\S+): .*",
             "print": r"print table (\S+)",
             "draw": r"draw figure (\S+)",
         }[verb]

@@ -120,7 +120,7 @@ def cluster(checkout: Checkout, tmp_path: Path):
 
     def submit(*arguments: str, runs: int = 1, config: tuple[str, ...] = ("device=auto",)) -> list[list[str]]:
         output = checkout.snakemake(
-            *[f"results/quick/runs/{run}/train.json" for run in cityscapes[:runs]],
+            *[f"run_{run}" for run in cityscapes[:runs]],
             "--workflow-profile", "profiles/slurm", "--slurm-init-seconds-before-status-checks", "1", *arguments,
             "--config", *config,
             accept=(1,), PATH=f"{folder}{os.pathsep}{os.environ['PATH']}",

@@ -35,7 +35,8 @@ def test_a_changed_plot_is_drawn_and_nothing_is_computed_extracted_or_trained(dr
 
 def test_a_changed_plot_reaches_the_report_and_no_page_of_it(drawn):
     append_comment(drawn / "analysis/figures/plots.py")
-    assert drawn.plan("report_pages").jobs == {"draw_figure": len(figures_of(drawn)), "report_pages": 1}
+    number = len(figures_of(drawn))
+    assert drawn.plan("report_pages").jobs == {"draw_figure": number, "figure_image": number, "report_pages": 1}
     assert drawn.plan("figure_sweeps").jobs == {"draw_figure": 1, "figure_sweeps": 1}
 
 
@@ -56,7 +57,7 @@ def test_a_declaration_redraws_the_figures_of_its_table_alone_and_moves_no_coord
 def test_another_rule_of_selection_selects_and_extracts_and_trains_nothing(drawn):
     append_comment(drawn / "analysis/figures/selection.py")
     jobs = drawn.plan("figure_pairs").jobs
-    assert jobs == {"select_for_figure": 1, "extract_for_figure": 1, "draw_figure": 1, "figure_pairs": 1}
+    assert jobs == {"select_for_figure": 1, "extract_pairs": 1, "draw_figure": 1, "figure_pairs": 1}
 
 
 def test_other_coordinates_are_computed_from_the_stored_features(drawn):

@@ -31,8 +31,8 @@ note = Path("trained").open("a")
 for event in ("begins", "ends"):
     print(event, sys.argv[1], file=note, flush=True)
     time.sleep(0.5)
-for name in ("train", "single_scale"):
-    Path(sys.argv[1]).with_name(f"{name}.json").write_text("made up")
+for name in ("train.json", "single_scale.json", "history.jsonl"):
+    Path(sys.argv[1]).with_name(name).write_text("made up")
 """
 PROFILE = ("--workflow-profile", "profiles/local", "--cores", "2")
 CONFIG = ("--config", "iterations=4", "device=auto", "seeds=0,1")
@@ -63,7 +63,7 @@ def test_the_profile_limits_how_many_train_at_a_time(two_runs: Checkout) -> None
     """A program in the place of training notes when it begins and ends; under two GPUs two would overlap."""
     (two_runs / "pne/train.py").write_text(STAND_IN)
     track = load_track("quick", experiments=two_runs / "experiments", iterations=4, seeds=[0, 1])
-    targets = [f"results/quick/runs/{run}/train.json" for run in track.tables["one_run"].rows["base"].runs.values()]
+    targets = [f"run_{run}" for run in track.tables["one_run"].rows["base"].runs.values()]
     two_runs.snakemake(*targets, *PROFILE, *CONFIG, CUDA_VISIBLE_DEVICES="4,7")
     events = [line.split() for line in (two_runs / "trained").read_text().splitlines()]
     assert [event for event, _ in events] == ["begins", "ends", "begins", "ends"]

@@ -110,7 +110,7 @@ def long(
     base = runs_of(checkout, "contrast_form", ITERATIONS)["base_r50"]
     iterations = math.ceil(100 / train_result(checkout, base).time_s)
     run = runs_of(other, "contrast_form", iterations)["base_r50"]
-    arguments = (f"results/quick/runs/{run}/train.json", *PROFILE, "--set-resources", "train:runtime=attempt")
+    arguments = (f"run_{run}", *PROFILE, "--set-resources", "train:runtime=attempt")
     return other, run, Workflow(other, *arguments, "--config", f"iterations={iterations}", DEVICE)
 
 

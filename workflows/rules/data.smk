@@ -8,6 +8,8 @@ DATA_ROOT = Path(OPTIONS.data_root or TRACK.declaration.data_root)
 DATASETS = TRACK.declaration.datasets
 SYNTHETIC = "street_"
 SUBSET = "--subset" if OPTIONS.subset else ""
+if OPTIONS.data_root and not DATA_ROOT.is_dir() and workflow.is_main_process:
+    print(f"data_root={DATA_ROOT}: no such folder on this machine", file=sys.stderr)
 
 
 def data_of(run):

@@ -1,7 +1,6 @@
 # Figures made from data: features and predictions of trained runs, what is computed from them, and the drawings.
 #
-# A changed plot is drawn anew from what is stored; only a changed computation computes again, and nothing here trains
-# a run that is trained.
+# A changed plot is drawn anew from what is stored; only a changed computation computes again.
 
 from analysis.figures import resolve_figures, title_of
 
@@ -9,12 +8,6 @@ try:
     FIGURES = {name: figure for name, figure in resolve_figures(TRACK, Path("experiments")).items() if figure.available}
 except UserError as error:
     raise WorkflowError(str(error))
-
-
-def figures_of(*kinds):
-    # Regular expression of the names of all figures of some kinds.
-    names = [name for name, figure in FIGURES.items() if figure.declaration.kind in kinds]
-    return "|".join(names) or "none_of_this_track"
 
 
 # Whatever has a part in drawing: the figures' own modules and what these take from elsewhere.
@@ -25,150 +18,106 @@ DRAWS = [
 ]
 
 
-def declarations_of(name):
-    # Declarations behind a drawing: titles, labels of rows and published values.
-    tables = [f"experiments/tables/{part.table.key}.yaml" for part in FIGURES[name].parts]
-    return ["experiments/figures.yaml", f"experiments/tracks/{TRACK.name}.yaml", *tables]
-
-
 def features_of(runs):
     return [f"results/{TRACK.name}/features/{run}.npz" for run in runs]
 
 
-def first_runs(wildcards):
-    return FIGURES[wildcards.figure].first_seed_runs
+def due_features(runs):
+    receipts = []
+    for run, archive in zip(runs, features_of(runs), strict=True):
+        if due_training(run) or not is_extracted(archive, finished_result(RUNS[run], "train")):
+            receipts += wanted("features", run)
+    return receipts
+
+
+def data_folder(figure):
+    return f"results/{TRACK.name}/figures/data/{figure}"
+
+
+@work("map")
+def map_work(figure):
+    runs = FIGURES[figure].first_seed_runs
+    return [f"{data_folder(figure)}/map.npz"], [*features_of(runs), "analysis/figures/tsne.py"], due_features(runs)
+
+
+@work("selection")
+def selection_work(figure):
+    runs, only = FIGURES[figure].first_seed_runs, ["single_scale"]
+    made_from = [*result_files(runs, only), "analysis/figures/selection.py", "pne/counts.py"]
+    return [f"{data_folder(figure)}/selection.json"], made_from, due_results(runs, only)
+
+
+def due_shown(figure, run):
+    folder, needs = Path(data_folder(figure)), [*due_training(run), *due("selection", figure)]
+    told = finished_result(RUNS[run], "train")
+    shown = not needs and is_extracted(folder / f"{run}.npz", told, folder / "selection.json")
+    what = "pairs" if FIGURES[figure].declaration.kind == "pairs" else "predictions"
+    return [] if shown else wanted(what, figure, run)
+
+
+@work("figure")
+def figure_work(name):
+    figure, folder, runs = FIGURES[name], data_folder(name), FIGURES[name].first_seed_runs
+    kind = figure.declaration.kind
+    if kind in ("tsne_sampling", "tsne_loss"):
+        data, needs = [f"{folder}/map.npz"], due("map", name)
+    elif kind in ("qualitative", "pairs"):
+        data = [f"{folder}/selection.json", *[f"{folder}/{run}.npz" for run in runs]]
+        needs = [receipt for run in runs for receipt in due_shown(name, run)]
+    else:
+        histories = [f"{run_folder(run)}/history.jsonl" for run in figure.runs if kind == "training_curves"]
+        data, needs = [*result_files(figure.runs), *histories], due_results(figure.runs)
+    # Titles, labels of rows and published values.
+    declared = ["figures", f"tracks/{TRACK.name}", *(f"tables/{part.table.key}" for part in figure.parts)]
+    return figure_files(name), [*data, *(f"experiments/{file}.yaml" for file in declared), *DRAWS], needs
 
 
 def figure_files(name):
     return [f"results/{TRACK.name}/figures/{name}.{suffix}" for suffix in ("pdf", "png", "md")]
 
 
-def figure_inputs(wildcards):
-    # What a drawing reads.
-    figure = FIGURES[wildcards.figure]
-    folder = f"results/{TRACK.name}/figures/data/{figure.name}"
-    kind = figure.declaration.kind
-    if kind in ("tsne_sampling", "tsne_loss"):
-        return [f"{folder}/map.npz"]
-    if kind in ("qualitative", "pairs"):
-        return [f"{folder}/selection.json", *[f"{folder}/{run}.npz" for run in figure.first_seed_runs]]
-    return results_of(figure.runs)
+# Store the features of a class-balanced sample of pixels of one run.
+RUN_RULES["features"] = (
+    "extract_features",
+    "extract features of {wildcards.run}",
+    data_and_training,
+    lambda wildcards: features_of([wildcards.run]),
+    f"results/{TRACK.name}/features/{{wildcards.run}}.log python -m pne.extract {RUN_FOLDER}/spec.yaml",
+)
+COMMANDS |= {
+    "map": (
+        "compute_map",
+        "compute t-SNE for {wildcards.name}",
+        "results/{track}/figures/data/{name}/map.log",
+        f"python -m analysis.figures map {{wildcards.name}} {IDENTITY}",
+    ),
+    "selection": (
+        "select_for_figure",
+        "choose what {wildcards.name} shows, by the rule that its caption states",
+        "results/{track}/figures/data/{name}/selection.log",
+        f"python -m analysis.figures select {{wildcards.name}} {IDENTITY}",
+    ),
+    "figure": (
+        "draw_figure",
+        "draw figure {wildcards.name}",
+        "results/{track}/figures/{name}.log",
+        f"python -m analysis.figures draw {{wildcards.name}} {IDENTITY}",
+    ),
+}
 
 
-rule extract_features:
-    """Store the features of a class-balanced sample of pixels of one run."""
-    input:
-        spec=ancient(SPEC),
-        trained="results/{track}/runs/{run}/train.json",
-        retrained=lambda wildcards: retrained([wildcards.run]),
-    output:
-        ensure("results/{track}/features/{run}.npz", non_empty=True),
-    log:
-        "results/{track}/features/{run}.log",
-    threads: cores
-    resources:
-        **NEEDS_OF_RUN,
-    message:
-        "extract features of {wildcards.run}"
-    shell:
-        "python -m pne.extract {input.spec:q} > {log:q} 2>&1"
+# Store the chosen predictions, or the pairs that the loss draws, of one run.
+SHOWN = data_folder("{wildcards.figure}")
+for what in ("predictions", "pairs"):
+    RUN_RULES[f"{what}/{{figure}}"] = (
+        f"extract_{what}",
+        f"extract {what} of {{wildcards.run}} for {{wildcards.figure}}",
+        lambda wildcards: [*data_and_training(wildcards), *due("selection", wildcards.figure)],
+        lambda wildcards: [f"{data_folder(wildcards.figure)}/{wildcards.run}.npz"],
+        f"{SHOWN}/{{wildcards.run}}.log"
+        f" python -m pne.extract --{what} {SHOWN}/selection.json --out {SHOWN} {RUN_FOLDER}/spec.yaml",
+    )
 
 
-rule compute_map:
-    """Compute t-SNE coordinates; a changed plot leaves them as they are."""
-    input:
-        features=lambda wildcards: features_of(first_runs(wildcards)),
-        scripts="analysis/figures/tsne.py",
-    output:
-        ensure("results/{track}/figures/data/{figure}/map.npz", non_empty=True),
-    log:
-        "results/{track}/figures/data/{figure}/map.log",
-    wildcard_constraints:
-        figure=figures_of("tsne_sampling", "tsne_loss"),
-    params:
-        options=IDENTITY,
-        runs=first_runs,  # other rows in the declaration compute anew, another title does not
-    message:
-        "compute t-SNE for {wildcards.figure}"
-    shell:
-        "python -m analysis.figures map {wildcards.figure} {params.options} > {log:q} 2>&1"
-
-
-rule select_for_figure:
-    """Choose the images or the confusion to show, by the rule that the caption states."""
-    input:
-        results=lambda wildcards: [
-            f"results/{TRACK.name}/runs/{run}/single_scale.json" for run in first_runs(wildcards)
-        ],
-        retrained=lambda wildcards: retrained(first_runs(wildcards)),
-        scripts=["analysis/figures/selection.py", "pne/counts.py"],
-    output:
-        ensure("results/{track}/figures/data/{figure}/selection.json", non_empty=True),
-    log:
-        "results/{track}/figures/data/{figure}/selection.log",
-    wildcard_constraints:
-        figure=figures_of("qualitative", "pairs"),
-    localrule: True
-    params:
-        options=IDENTITY,
-        runs=first_runs,
-    message:
-        "choose what {wildcards.figure} shows"
-    shell:
-        "python -m analysis.figures select {wildcards.figure} {params.options} > {log:q} 2>&1"
-
-
-rule extract_for_figure:
-    """Store the chosen predictions, or the pairs that the loss draws, of one run."""
-    input:
-        spec=ancient(SPEC),
-        trained="results/{track}/runs/{run}/train.json",
-        selection="results/{track}/figures/data/{figure}/selection.json",
-    output:
-        ensure("results/{track}/figures/data/{figure}/{run}.npz", non_empty=True),
-    log:
-        "results/{track}/figures/data/{figure}/{run}.log",
-    wildcard_constraints:
-        figure=figures_of("qualitative", "pairs"),
-    threads: cores
-    resources:
-        **NEEDS_OF_RUN,
-    params:
-        what=lambda wildcards: "pairs" if FIGURES[wildcards.figure].declaration.kind == "pairs" else "predictions",
-    message:
-        "extract {params.what} of {wildcards.run} for {wildcards.figure}"
-    shell:
-        "python -m pne.extract --{params.what} {input.selection:q} --out $(dirname {output:q}) {input.spec:q}"
-        " > {log:q} 2>&1"
-
-
-rule draw_figure:
-    """Draw one figure and write its caption."""
-    input:
-        data=figure_inputs,
-        declarations=lambda wildcards: declarations_of(wildcards.figure),
-        scripts=DRAWS,
-    output:
-        pdf=ensure("results/{track}/figures/{figure}.pdf", non_empty=True),
-        png=report(
-            "results/{track}/figures/{figure}.png",
-            category=lambda wildcards: title_of(FIGURES[wildcards.figure].parts[0].table),
-            caption="../report/figure.rst",
-            labels=lambda wildcards: {"result": f"Figure: {FIGURES[wildcards.figure].declaration.title}"},
-        ),
-        caption=ensure("results/{track}/figures/{figure}.md", non_empty=True),
-    log:
-        "results/{track}/figures/{figure}.log",
-    wildcard_constraints:
-        figure="[a-z0-9_]+",
-    localrule: True
-    params:
-        options=IDENTITY,
-    message:
-        "draw figure {wildcards.figure}"
-    shell:
-        "python -m analysis.figures draw {wildcards.figure} {params.options} > {log:q} 2>&1"
-
-
-FIGURE_TARGETS = {f"figure_{name}": [*figure_files(name), *complete(figure.runs)] for name, figure in FIGURES.items()}
-TARGETS |= {**FIGURE_TARGETS, "figures": list(FIGURE_TARGETS.values())}
+TARGETS |= {f"figure_{name}": lambda wildcards, name=name: due("figure", name) for name in FIGURES}
+TARGETS["figures"] = lambda wildcards: all_due("figure", FIGURES)

@@ -7,56 +7,81 @@ report: "../report/workflow.rst"
 PAGE_TEMPLATES = [f"analysis/templates/{name}.html" for name in ("base", "runs", "page", "claims")]
 
 
-rule table_page:
-    """Write one table with the runs behind every cell."""
+PAGES = {name: (title_of(TRACK.tables[name]), "Table, with the runs behind every cell") for name in TABLES}
+PAGES["claims"] = ("Claims", "Claims of the paper")
+
+
+def report_file(name):
+    return f"results/{TRACK.name}/report/{name}"
+
+
+# Pages and images may be outputs, as Snakemake's report demands: they are made of results alone.
+@work("page")
+def page_work(name):
+    if name == "claims":
+        made_from = [CLAIMS[-1], f"experiments/tracks/{TRACK.name}.yaml", *ANALYSIS]
+        needs = due("claims", "claims")
+    else:
+        made, made_from, _ = WORK["table"](name)
+        made_from, needs = [*made, *made_from], due("table", name)
+    return [report_file(f"{name}.html")], [*made_from, *PAGE_TEMPLATES], needs
+
+
+@work("image")
+def image_work(name):
+    return [report_file(f"{name}.png")], figure_files(name), due("figure", name)
+
+
+def report_files(wildcards):
+    # Due or not, as Snakemake's report shows what its graph holds; receipts too, as a file that exists is no work.
+    files = [f"{name}.html" for name in PAGES] + [f"{name}.png" for name in FIGURES]
+    return [*all_due("page", PAGES), *all_due("image", FIGURES), *map(report_file, files)]
+
+
+rule page:
+    """Write one table, with the runs behind every cell, or the claims as a page."""
     input:
-        table=lambda wildcards: f"results/{TRACK.name}/tables/{wildcards.table}.csv",
-        results=lambda wildcards: results_of(runs_of(TRACK.tables[wildcards.table])),
-        scripts=[*ANALYSIS, *PAGE_TEMPLATES],
+        needs_of("page"),
     output:
+        "results/{track}/receipts/page/{name}",
         report(
-            "results/{track}/report/{table}.html",
-            category=lambda wildcards: title_of(TRACK.tables[wildcards.table]),
-            caption="../report/table.rst",
-            labels={"result": "Table, with the runs behind every cell"},
+            "results/{track}/report/{name}.html",
+            category=lambda wildcards: PAGES[wildcards.name][0],
+            caption="../report/page.rst",
+            labels=lambda wildcards: {"result": PAGES[wildcards.name][1]},
         ),
     log:
-        "results/{track}/report/{table}.log",
+        "results/{track}/report/{name}.log",
     wildcard_constraints:
-        table="|".join(TABLES),
+        name="|".join(PAGES),
     localrule: True
     params:
-        options=IDENTITY,
+        files=files_of("page"),
     message:
-        "write the report's page of table {wildcards.table}"
+        "write the report's page {wildcards.name}"
     shell:
-        "python -m analysis.report --page {wildcards.table} {params.options} > {log:q} 2>&1"
+        f"python -m analysis.report --page {{wildcards.name}} {IDENTITY} > {{log:q}} 2>&1; {RECEIPT}"
 
 
-rule claims_page:
-    """Write the claims as a page."""
+rule figure_image:
+    """Copy a figure's image for the report."""
     input:
-        claims="results/{track}/claims/claims.json",
-        scripts=[*ANALYSIS, *PAGE_TEMPLATES],
+        needs_of("image"),
     output:
+        "results/{track}/receipts/image/{name}",
         report(
-            "results/{track}/report/claims.html",
-            category="Claims",
-            caption="../report/claims.rst",
-            labels={"result": "Claims of the paper"},
+            "results/{track}/report/{name}.png",
+            category=lambda wildcards: title_of(FIGURES[wildcards.name].parts[0].table),
+            caption="../report/figure.rst",
+            labels=lambda wildcards: {"result": f"Figure: {FIGURES[wildcards.name].declaration.title}"},
         ),
-    log:
-        "results/{track}/report/claims.log",
     localrule: True
     params:
-        options=IDENTITY,
+        files=files_of("image"),
     message:
-        "write the report's page of the claims"
+        "show figure {wildcards.name} in the report"
     shell:
-        "python -m analysis.report --page claims {params.options} > {log:q} 2>&1"
+        f"cp {{params.files[3]:q}} {{output[1]:q}}; {RECEIPT}"
 
 
-TARGETS["report_pages"] = [
-    *(f"results/{TRACK.name}/report/{name}.html" for name in (*TABLES, "claims")),
-    *map(figure_files, FIGURES),
-]
+TARGETS["report_pages"] = report_files

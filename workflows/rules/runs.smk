@@ -1,143 +1,155 @@
-# What is done with a single run: described, trained, evaluated, trained anew, packed for the test server.
-#
-# The rules name files and resources alone; what a run is stands in its spec.yaml. Nothing that a run does not depend on
-# may reach them (no params, no scripts, a fixed command), so that only a missing result ever trains.
+# What is done with a single run: trained, evaluated, trained anew, packed for the test server, rehearsed.
 
-from pne.spec import read_spec, write_spec
+from pne.files import write_text
+from pne.rehearse.record import SUFFIX, group_runs
+from pne.spec import write_spec
 from workflows.configuration import spec_options
 
 
-def refresh_descriptions():
-    # Write those descriptions anew that exist and differ from what this call says of the run, or cannot be read.
+def write_descriptions():
+    # Write the descriptions that jobs read, and anew those that differ from what this call says, or are damaged.
+    described = {name[-1] for kind, *name in WANTED if name and kind != "rehearse"}
     for name, run in RUNS.items():
-        path = run.directory / "spec.yaml"
-        try:
-            if not path.exists() or read_spec(path) == run:
-                continue
-        except UserError:
-            pass
-        write_spec(run, TRACK.config(name))
+        if name in described or (run.directory / "spec.yaml").exists():
+            write_spec(run, TRACK.config(name))
+    for dataset in {name[0] for kind, *name in WANTED if kind == "side_by_side"}:
+        due = [RUNS[name[0]] for kind, *name in WANTED if kind == "train" and RUNS[name[0]].dataset == dataset]
+        specs = dict.fromkeys(str(run.directory / "spec.yaml") for run in due)
+        write_text(f"{receipt_of('side_by_side', dataset)}.specs", "\n".join(specs))
 
 
-def is_trained(wildcards):
-    # Whether both results of training are there; such a run needs neither description nor data.
-    return all((run_of(wildcards).directory / name).exists() for name in ("train.json", "single_scale.json"))
+# On the CPU of this machine runs are trained side by side, all of a data set in one job: importing torch takes longer
+# than many of them. What became of each run is up to its own job, which finds it finished, or says why it is not.
 
 
-def spec_to_train(wildcards):
-    spec = run_of(wildcards).directory / "spec.yaml"
-    return [] if is_trained(wildcards) and not spec.exists() else str(spec)
+def trains_with_others(wildcards):
+    here = workflow.is_main_process and workflow.resource_settings.nodes is None
+    return here and run_of(wildcards).runtime.device == "cpu"
 
 
-def data_to_train(wildcards):
-    return [] if is_trained(wildcards) else data_of(run_of(wildcards))
-
-
-def data_to_evaluate(wildcards):
+def before_training(wildcards):
     run = run_of(wildcards)
-    return [] if (run.directory / "multi_scale_flip.json").exists() else data_of(run)
+    return wanted("side_by_side", run.dataset) if trains_with_others(wildcards) else data_of(run)
 
 
-def data_to_retrain(wildcards):
-    return [] if Path(RETRAINED_FLAG.format(**wildcards)).exists() else data_of(run_of(wildcards))
-
-
-rule describe:
-    """Write spec.yaml and config.py of one run. Writing them anew trains nothing: a run's identity is in its id."""
+rule side_by_side:
+    """Train all runs of a data set that are due; what a run failed by does not hold up the others."""
+    input:
+        lambda wildcards: data_of(next(run for run in RUNS.values() if run.dataset == wildcards.dataset)),
     output:
-        # update: if writing fails, the old description comes back.
-        update("results/{track}/runs/{run}/spec.yaml"),
-    log:
-        "results/{track}/runs/{run}/spec.log",
-    localrule: True
+        "results/{track}/receipts/side_by_side/{dataset}",
+    threads: workflow.resource_settings.cores or 1
     message:
-        "describe {wildcards.run}"
+        "train the runs on {wildcards.dataset} side by side"
     shell:
-        f"python -m pne.spec write {spec_options(OPTIONS)} --run {{wildcards.run}} > {{log:q}} 2>&1"
+        "python -m pne.train --keep-going --cores {threads} $(cat {output}.specs) || test $? -le 2; touch {output:q}"
 
 
 rule train:
-    """Train one run and score it single-scale; resumes from its work directory, publishes its results last."""
+    """Train one run and evaluate it; resumes from its work directory."""
     input:
-        spec=ancient(spec_to_train),
-        data=ancient(data_to_train),
+        before_training,
     output:
-        ensure("results/{track}/runs/{run}/train.json", non_empty=True),
-        ensure("results/{track}/runs/{run}/single_scale.json", non_empty=True),
-    log:
-        "results/{track}/runs/{run}/log",
+        "results/{track}/receipts/train/{run}",
     threads: cores
     resources:
-        **NEEDS_OF_RUN,
+        # What failed beside others is tried again only if that may help.
+        **{**NEEDS_OF_RUN, "attempt": lambda wildcards, attempt: attempt + trains_with_others(wildcards)},
+    params:
+        files=lambda wildcards: [*trained_files(wildcards.run), *result_files([wildcards.run])],
     message:
         "train {wildcards.run}"
     shell:
-        "PNE_ATTEMPT={resources.attempt} python -m pne.train {input.spec:q} >> {log:q} 2>&1"
+        f"PNE_ATTEMPT={{resources.attempt}} logged {RUN_FOLDER}/log python -m pne.train {RUN_FOLDER}/spec.yaml; {RECEIPT}"
 
 
-rule evaluate:
-    """Score the final weights of one run at several scales, mirrored too."""
+# Score the final weights; never trains.
+RUN_RULES["{evaluation}"] = (
+    "evaluate",
+    "evaluate {wildcards.run}: {wildcards.evaluation}",
+    data_and_training,
+    lambda wildcards: [f"{run_folder(wildcards.run)}/{wildcards.evaluation}.json"],
+    f"{RUN_FOLDER}/{{wildcards.evaluation}}.log"
+    f" python -m pne.evaluate --evaluation {{wildcards.evaluation}} {RUN_FOLDER}/spec.yaml",
+)
+# Train a finished run anew that ``--config retrain=...`` names; its results stay until the new ones are whole.
+RUN_RULES[f"retrain-{CODE}"] = (
+    "retrain",
+    "train {wildcards.run} anew",
+    lambda wildcards: data_of(run_of(wildcards)),
+    lambda wildcards: trained_files(wildcards.run),
+    f"{RUN_FOLDER}/log python -m pne.train --retrain {RUN_FOLDER}/spec.yaml",
+)
+# Predict the test images at several scales, and pack them for the server. Only made when asked for. The score that the
+# server gives goes into experiments/external.yaml.
+RUN_RULES["submission"] = (
+    "submission",
+    "predict the test images with {wildcards.run}",
+    data_and_training,
+    files_of("submission"),
+    f"results/{TRACK.name}/submissions/{{wildcards.run}}.log python -m pne.submission {RUN_FOLDER}/spec.yaml",
+)
+WORK[f"retrain-{CODE}"] = lambda run: (trained_files(run), [], [])
+
+
+@work("submission")
+def submission(run):
+    archive = [f"results/{TRACK.name}/submissions/{run}.{suffix}" for suffix in ("zip", "json")]
+    return archive, [f"{run_folder(run)}/train.json"], due_training(run)
+
+
+# Rehearsals: a few iterations of every run on the machines that will train it, before anything is launched;
+# `python -m pne.rehearse` does the same on one machine without a workflow.
+
+
+@cache
+def rehearsed_as():
+    # Return the run that is rehearsed for each run of the track.
+    if OPTIONS.iterations:
+        raise WorkflowError("rehearse: leave out --config iterations=...; runs are rehearsed as they are declared")
+    return {run.run: group[0].run for group in group_runs(TRACK) for run in group}
+
+
+def rehearsal_of(run):
+    return f"results/{TRACK.name}/rehearsals/runs/{run}{SUFFIX}/train.json"
+
+
+def rehearsals(wildcards):
+    # Receipts of the runs that stand for all of the tables and are not rehearsed yet.
+    names = sorted({rehearsed_as()[run] for run in PRINTED})
+    return [receipt for run in names if not Path(rehearsal_of(run)).exists() for receipt in wanted("rehearse", run)]
+
+
+def data_to_rehearse(wildcards):
+    standing = rehearsed_as()[run_of(wildcards).run]
+    if wildcards.run != standing:
+        raise WorkflowError(f"{wildcards.run} is rehearsed as {standing}, which costs the same: ask for that")
+    return data_of(run_of(wildcards))
+
+
+rule rehearse_run:
+    """Rehearse one run for all that cost the same; neither its results nor its checkpoints are touched."""
     input:
-        spec=ancient(SPEC),
-        data=ancient(data_to_evaluate),
-        trained="results/{track}/runs/{run}/train.json",
-        retrained=lambda wildcards: retrained([wildcards.run]),
+        data_to_rehearse,
     output:
-        ensure("results/{track}/runs/{run}/multi_scale_flip.json", non_empty=True),
+        "results/{track}/receipts/rehearse/{run}",
     log:
-        "results/{track}/runs/{run}/multi_scale_flip.log",
+        "results/{track}/rehearsals/{run}.log",
     threads: cores
     resources:
-        **NEEDS_OF_RUN,
+        **{**NEEDS_OF_RUN, "runtime": lambda wildcards, attempt: 60 * attempt},
+    params:
+        files=lambda wildcards: [rehearsal_of(wildcards.run)],
     message:
-        "evaluate {wildcards.run} at several scales"
+        "rehearse {wildcards.run}"
     shell:
-        "PNE_ATTEMPT={resources.attempt} python -m pne.evaluate --evaluation multi_scale_flip {input.spec:q} >> {log:q} 2>&1"
+        f"python -m pne.rehearse {spec_options(OPTIONS)} --run {{wildcards.run}} > {{log:q}} 2>&1; {RECEIPT}"
 
 
-rule retrain:
-    """Train a finished run anew that ``--config retrain=...`` names."""
-
-    # A rule's own outputs are deleted before it starts, so the results are no outputs here: the command replaces them
-    # itself once the new ones are whole.
-    input:
-        spec=ancient(SPEC),
-        data=ancient(data_to_retrain),
-    output:
-        touch(RETRAINED_FLAG),
-    log:
-        "results/{track}/runs/{run}/log",
-    threads: cores
-    resources:
-        **NEEDS_OF_RUN,
-    message:
-        "train {wildcards.run} anew"
-    shell:
-        "PNE_ATTEMPT={resources.attempt} python -m pne.train --retrain {input.spec:q} >> {log:q} 2>&1"
-
-
-rule submission:
-    """Predict the test images with a run's final weights, at several scales, and pack them for the server."""
-
-    # Only made when asked for. The score that the server gives goes into experiments/external.yaml.
-    input:
-        spec=ancient(SPEC),
-        trained="results/{track}/runs/{run}/train.json",
-    output:
-        ensure("results/{track}/submissions/{run}.zip", non_empty=True),
-    log:
-        "results/{track}/submissions/{run}.log",
-    threads: cores
-    resources:
-        **NEEDS_OF_RUN,
-    message:
-        "predict the test images with {wildcards.run}"
-    shell:
-        "python -m pne.submission {input.spec:q} > {log:q} 2>&1"
-
-
+TARGETS |= {f"run_{name}": lambda wildcards, name=name: due_results([name]) for name in RUNS}
 TARGETS |= {
-    f"submission_cityscapes_{name}": f"results/{TRACK.name}/submissions/{name}.zip"
+    f"submission_cityscapes_{name}": lambda wildcards, name=name: due("submission", name)
     for name, run in RUNS.items()
     if run.layout == "cityscapes"
 }
+TARGETS["rehearse"] = rehearsals

@@ -1,32 +1,31 @@
-# Tables, claims and the paper's own tables: made from result files, never a reason to train.
+# Tables, claims and the paper's own tables: made from result files.
 
 FORMATS = ("tex", "csv", "md")
 CLAIMS = [f"results/{TRACK.name}/claims/claims.{suffix}" for suffix in ("md", "csv", "json")]
 PRINTS = [*ANALYSIS, *(f"analysis/templates/{name}" for name in ("table.tex", "table.md", "tables.tex"))]
-# Scores entered by hand; a table is printed anew when they change.
-EXTERNAL = [path for path in ["experiments/external.yaml"] if Path(path).exists()]
-# Tables that the jobs of this call lead to; filled while Snakemake collects the inputs of rule `table`.
-REQUESTED = set()
 
 
 def table_files(name, track=TRACK.name):
     return [f"results/{track}/tables/{name}.{suffix}" for suffix in FORMATS]
 
 
-def requested_results(wildcards):
-    # What a table is made from: results, which may be there in part, or the features of every run.
-    table = TRACK.tables[wildcards.table]
-    if table.key == EMBEDDING:
-        return features_of(runs_of(table))
-    REQUESTED.add(table.key)
-    return results_of(runs_of(table), table.declaration.evaluations)
+@work("table")
+def table_work(name):
+    table = TRACK.tables[name]
+    runs, evaluations = runs_of(table), table.declaration.evaluations
+    if name == EMBEDDING:
+        results, needs = features_of(runs), due_features(runs)
+    else:
+        results, needs = result_files(runs, evaluations), due_results(runs, evaluations)
+    declared = [f"experiments/tables/{name}.yaml", f"experiments/tracks/{TRACK.name}.yaml", *EXTERNAL]
+    return table_files(name), [*results, *declared, *PRINTS], needs
 
 
 def render_partial_tables():
-    # Print the requested tables from what there is.
+    # Print the tables that this call should have made from what there is.
     folder = Path("results", TRACK.name, "tables")
     folder.mkdir(parents=True, exist_ok=True)
-    for name in sorted(REQUESTED):
+    for name in sorted({name[0] for kind, *name in WANTED if kind == "table"} - {EMBEDDING}):
         shell(f"python -m analysis.tables {IDENTITY} --table {name} > {folder / name}.log 2>&1")
 
 
@@ -38,62 +37,41 @@ def print_results():
             print(f"{folder / kind}: {', '.join(path.name for path in files)}", file=sys.stderr)
 
 
-rule table:
-    """Print one table: published and measured side by side."""
-    input:
-        results=requested_results,
-        retrained=lambda wildcards: retrained(runs_of(TRACK.tables[wildcards.table])),
-        declarations=["experiments/tables/{table}.yaml", f"experiments/tracks/{TRACK.name}.yaml", *EXTERNAL],
-        scripts=PRINTS,
-    output:
-        [ensure(file, non_empty=True) for file in table_files("{table}", "{track}")],
-    log:
-        "results/{track}/tables/{table}.log",
-    localrule: True
-    params:
-        options=IDENTITY,
-    message:
-        "print table {wildcards.table}"
-    shell:
-        "python -m analysis.tables {params.options} --table {wildcards.table} > {log:q} 2>&1"
+COMMANDS["table"] = (
+    "table",
+    "print table {wildcards.name}",
+    "results/{track}/tables/{name}.log",
+    f"python -m analysis.tables {IDENTITY} --table {{wildcards.name}}",
+)
 
 
-rule published_table:
-    """Print one table as the paper prints it."""
-    input:
-        declaration="experiments/tables/{table}.yaml",
-        scripts=PRINTS,
-    output:
-        [ensure(file, non_empty=True) for file in table_files("{table}", "published")],
-    log:
-        "results/published/tables/{table}.log",
-    localrule: True
-    message:
-        "print table {wildcards.table} as published"
-    shell:
-        "python -m analysis.tables --published --table {wildcards.table} > {log:q} 2>&1"
+WORK["published"] = lambda name: (table_files(name, "published"), [f"experiments/tables/{name}.yaml", *PRINTS], [])
 
 
-rule judge:
-    """Judge each claim of the paper."""
-    input:
-        results=results_of(PRINTED),
-        retrained=retrained(PRINTED),
-        declarations=["experiments/claims.yaml", *EXTERNAL],
-        scripts=[*ANALYSIS, "analysis/templates/claims.md"],
-    output:
-        [ensure(file, non_empty=True) for file in CLAIMS],
-    log:
-        f"results/{TRACK.name}/claims/claims.log",
-    localrule: True
-    params:
-        options=IDENTITY,
-        # Judged anew after table embedding was made, but never a reason to make it: that needs weights.
-        embedding=[path.stat().st_mtime for path in map(Path, table_files(EMBEDDING)) if path.exists()],
-    message:
-        "judge the claims of the paper"
-    shell:
-        "python -m analysis.claims {params.options} > {log:q} 2>&1"
+COMMANDS["published"] = (
+    "published_table",
+    "print table {wildcards.name} as published",
+    "results/{track}/tables/{name}-published.log",
+    "python -m analysis.tables --published --table {wildcards.name}",
+)
+
+
+@work("claims")
+def claims_work(name):
+    declared = ["experiments/claims.yaml", f"experiments/tracks/{TRACK.name}.yaml", *EXTERNAL]
+    made_from = [*result_files(PRINTED), f"results/{TRACK.name}/tables/{EMBEDDING}.csv", *declared, *ANALYSIS]
+    # After table embedding where this call makes it, but never a reason to make it: that needs weights.
+    asked = {*workflow.dag_settings.targets} & {"tables", f"table_{EMBEDDING}", "report_pages"}
+    needs = [*due_results(PRINTED), *all_due("table", {EMBEDDING} & {*TABLES} if asked else ())]
+    return CLAIMS, [*made_from, "analysis/templates/claims.md"], needs
+
+
+COMMANDS["claims"] = (
+    "judge",
+    "judge the claims of the paper",
+    "results/{track}/claims/{name}.log",
+    f"python -m analysis.claims {IDENTITY}",
+)
 
 
 def refuse(table):
@@ -108,16 +86,11 @@ def refuse(table):
 
 
 TARGETS |= {
-    f"table_{name}": (
-        [*table_files(name), *complete(runs_of(table), table.declaration.evaluations)]
-        if table.available
-        else refuse(table)
-    )
+    f"table_{name}": (lambda wildcards, name=name: due("table", name)) if table.available else refuse(table)
     for name, table in TRACK.tables.items()
 }
-TARGETS["tables"] = [*map(table_files, TABLES), *complete(PRINTED)]
-TARGETS["studies"] = [TARGETS[f"table_{name}"] for name in STUDIES]
-TARGETS["claims"] = [*CLAIMS, *complete(PRINTED)]
-TARGETS["published"] = [
-    table_files(name, "published") for name, table in TRACK.tables.items() if table.declaration.paper
-]
+TARGETS["tables"] = lambda wildcards: [*all_due("table", TABLES), *due_results(PRINTED)]
+TARGETS["studies"] = lambda wildcards: all_due("table", STUDIES)
+TARGETS["claims"] = lambda wildcards: due("claims", "claims")
+PAPER_TABLES = [name for name, table in TRACK.tables.items() if table.declaration.paper]
+TARGETS["published"] = lambda wildcards: all_due("published", PAPER_TABLES)

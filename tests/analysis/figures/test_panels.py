@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
@@ -166,3 +167,10 @@ def _drawn(ax) -> set:
 
 def _rows(data: Map, chosen: np.ndarray) -> set:
     return {tuple(point) for point in np.round(data.xy[chosen].astype(float), 3).tolist()}
+
+
+def test_a_readers_own_settings_of_matplotlib_do_not_reach_figures() -> None:
+    with mpl.rc_context({"text.usetex": True, "image.origin": "lower"}):
+        with paper_style():
+            assert (mpl.rcParams["text.usetex"], mpl.rcParams["image.origin"]) == (False, "upper")
+        assert mpl.rcParams["text.usetex"]

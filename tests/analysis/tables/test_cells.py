@@ -1,12 +1,15 @@
 """How numbers, labels and footnotes are written."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.latex_text import quote, to_latex, to_plain
+from analysis.latex_text import check_latex, quote, to_latex, to_plain
 from analysis.tables.cells import Cell, CellKind, write_number
 from analysis.tables.layout import write_cell
+from pne.errors import UserError
 
 
 def written(cell: Cell) -> str:
@@ -53,3 +56,18 @@ def test_quoted_text_reads_the_same_aloud(text):
 
 def test_text_that_pdflatex_lacks_is_replaced():
     assert quote("漢 C:\\temp\\a_1 50% {x}") == (r"? C:\textbackslash{}temp\textbackslash{}a\_1 50\% \{x\}")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("5$", "a $ without its partner"), ("x^2", "has ^ outside"), ("{a", "a brace without"), ("}a{", "a brace"),
+        ("*a", "begins with"), ("[1cm]", "begins with"), ("=1+1", "begins with"), ("@x", "begins with"),
+        (r"a\b", "unknown command ['b']"), ("漢", "LaTeX lacks"), ("H₂O", "LaTeX lacks"),
+    ],
+)  # fmt: skip
+def test_labels_that_would_print_wrongly_are_refused(text, problem):
+    with pytest.raises(UserError, match=re.escape(problem)) as caught:
+        check_latex(text, "own.yaml: rows.a.label")
+    assert str(caught.value).startswith(f"own.yaml: rows.a.label: {text!r} ")
+    check_latex(r"+ 5\% of $x^2_{a}$ at 3\$ \{a\} †\cite{a} – \textbf{b}", "own.yaml")

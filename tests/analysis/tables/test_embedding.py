@@ -3,8 +3,8 @@
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -13,6 +13,7 @@ from samples import made_up_features, write_features
 from scipy import stats
 
 from analysis.figures import features_file
+from analysis.figures.tsne import unit_rows
 from analysis.latex_text import to_plain
 from analysis.report import main as write_pages
 from analysis.tables.__main__ import main
@@ -21,7 +22,6 @@ from analysis.tables.embedding import (
     COLUMNS,
     METRICS,
     OVERALL,
-    Sample,
     class_cosines,
     compared_with,
     embedding_values,
@@ -39,6 +39,18 @@ from pne.errors import UserError
 from pne.spec import ResolvedTrack, load_track
 
 NAMES = ("road", "tree", "building")
+
+
+class Sample(NamedTuple):
+    """Pixels of one run: embeddings, and the class and image of each."""
+
+    embeddings: np.ndarray
+    labels: np.ndarray
+    images: np.ndarray
+
+    @property
+    def unit(self) -> np.ndarray:
+        return unit_rows(self.embeddings)
 
 
 def random_sample(pixels: int = 24, seed: int = 0) -> Sample:
@@ -79,7 +91,7 @@ def test_cosines_and_uniformity_equal_the_loops_over_pairs(left_out):
 
 def test_perfect_clusters_reach_every_metrics_end():
     sample = clusters(noise=0)
-    result = measure(sample, NAMES, ["tree"], leave_out(sample.images))
+    result = measure(*sample, NAMES, ["tree"], leave_out(sample.images))
     at = {metric: values[0] for (scope, metric), values in result.items() if scope == OVERALL}
     ends = {"alignment": 0, "intra_cosine": 1, "inter_cosine": 0, "silhouette": 1}
     assert {metric: at[metric] for metric in ends} == pytest.approx(ends)
@@ -96,12 +108,12 @@ def test_between_to_within_is_the_ratio_of_mean_squared_distances():
     distance = ((sample.unit[:, None] - sample.unit[None]) ** 2).sum(2)
     between = distance[:2, 2:].mean()
     ratio = (between / distance[0, 1] + between / distance[2, 3]) / 2
-    found = measure(sample, NAMES, [], np.ones((1, 4)))
+    found = measure(*sample, NAMES, [], np.ones((1, 4)))
     assert found[OVERALL, "distance_ratio"][0] == pytest.approx(ratio)
 
 
 def test_more_noise_is_worse_on_every_metric():
-    little, much = (measure(clusters(noise), NAMES, [], np.ones((1, 60))) for noise in (0.1, 1.0))
+    little, much = (measure(*clusters(noise), NAMES, [], np.ones((1, 60))) for noise in (0.1, 1.0))
     assert much[OVERALL, "alignment"] > little[OVERALL, "alignment"]
     for metric in ("intra_cosine", "distance_ratio", "silhouette", "knn_purity"):
         assert much[OVERALL, metric] < little[OVERALL, metric]
@@ -122,7 +134,7 @@ def test_neighbours_and_probe_never_look_at_the_own_image():
 
 def test_focus_reports_classes_and_pairs_and_leaves_out_what_is_absent():
     sample = random_sample()
-    result = measure(sample, (*NAMES, "pole"), ["tree", "building", "pole"], np.ones((1, 24)))
+    result = measure(*sample, (*NAMES, "pole"), ["tree", "building", "pole"], np.ones((1, 24)))
     scopes = {scope for scope, _ in result}
     assert scopes == {OVERALL, "tree", "building", "tree, building"}
     _, cosines = class_cosines(sample.unit, sample.labels, np.ones((1, 24)))
@@ -131,8 +143,8 @@ def test_focus_reports_classes_and_pairs_and_leaves_out_what_is_absent():
 
 def test_seeds_decide_and_other_images_stand_beside_them():
     images = np.arange(90) % 6
-    drawn = [replace(random_sample(90, seed), images=images) for seed in range(6)]
-    runs = [measure(sample, NAMES, ["tree"], leave_out(images)) for sample in drawn]
+    drawn = [random_sample(90, seed)._replace(images=images) for seed in range(6)]
+    runs = [measure(*sample, NAMES, ["tree"], leave_out(images)) for sample in drawn]
     base, ours = runs[:3], runs[3:]
     table = summarise(ours, base).set_index(["scope", "metric"])
     assert {(OVERALL, metric) for metric in METRICS} < set(table.index)
@@ -155,7 +167,7 @@ def test_seeds_decide_and_other_images_stand_beside_them():
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_fewer_than_three_seeds_have_an_interval_over_images_alone(seeds):
     sample = random_sample(90)
-    run = measure(sample, NAMES, [], leave_out(sample.images))
+    run = measure(*sample, NAMES, [], leave_out(sample.images))
     table = summarise([run] * seeds, [run] * seeds)
     assert (table["delta"] == 0).all()
     assert table[["low", "high", "delta_low", "delta_high", "delta_p"]].isna().all().all()
@@ -165,7 +177,7 @@ def test_fewer_than_three_seeds_have_an_interval_over_images_alone(seeds):
 
 def test_one_image_leaves_neighbours_and_probe_out():
     sample = Sample(np.eye(4), np.array([0, 0, 1, 1]), np.zeros(4, int))
-    table = summarise([measure(sample, NAMES, [], leave_out(sample.images))])
+    table = summarise([measure(*sample, NAMES, [], leave_out(sample.images))])
     assert not set(table["metric"]) & {"knn_purity", "probe_accuracy"}
     assert "intra_cosine" in set(table["metric"])
 

@@ -12,7 +12,7 @@ from pne.engine.command import OutOfMemoryFailure, RunFailure, launch, told_out_
 DEVICE = "try less"
 WORKER = "DataLoader worker (pid 7) is killed by signal: "
 HOST = "try less, fewer loader processes (workers), or a job with more memory"
-SHARED = "try fewer loader processes (workers), or a larger /dev/shm"
+SHARED = "try workers=0 in --config, or a larger /dev/shm (docker run --shm-size=8g), which may be full"
 
 
 @pytest.mark.parametrize(

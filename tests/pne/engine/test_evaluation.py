@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mmseg.evaluation import IoUMetric
 from PIL import Image
-from tiny_runs import draw_images, final_state, progress_of, scored, work_of, write_run
+from tiny_runs import draw_images, progress_of, scored, work_of, write_run
 
 from pne import evaluate, train
 from pne.counts import BINS, read_confusion, scores
-from pne.engine import checkpoint, evaluation
+from pne.engine import evaluation
 from pne.engine.evaluation import count_boundary, count_confidence, count_pixels, near_boundary
 from pne.errors import UserError
 
@@ -69,15 +69,6 @@ def test_a_result_in_bfloat16_does_not_answer_for_float32(copied: Path, capsys: 
     assert not scored(copied).bfloat16
 
 
-def test_other_weights_are_refused(copied: Path, error_of: Callable) -> None:
-    content = {"state_dict": final_state(copied)}
-    content["state_dict"]["decode_head.conv_seg.bias"] += 1
-    checkpoint.save(work_of(copied) / "final.pth", content)
-    error = error_of(evaluate.main, "--evaluation", "multi_scale_flip", copied)
-    assert "was measured with weights of" in error
-    assert f"python -m pne.train --retrain {copied}" in error
-
-
 def test_a_run_that_has_not_finished_is_told(tmp_path: Path, data: Path, error_of: Callable) -> None:
     error = error_of(evaluate.main, "--evaluation", "single_scale", write_run(tmp_path, data))
     assert "train.json: no such result; the run has not finished" in error
@@ -96,13 +87,15 @@ PROGRESS = "multi_scale_flip.progress.json"
 def test_an_evaluation_leaves_how_it_ended(copied: Path, error_of: Callable) -> None:
     weights = work_of(copied) / "final.pth"
     kept = weights.rename(weights.with_name("away.pth"))
-    error = error_of(evaluate.main, "--evaluation", "multi_scale_flip", copied)
-    assert f"{weights}: the final weights of pne are missing" in error
-    assert f"python -m pne.train --retrain {copied}" in error
-    assert not (copied.parent / "multi_scale_flip.json").exists()
-    told = progress_of(copied, PROGRESS)
-    assert told["state"] == "failed"
-    assert told["error"] in error
+    for message in (f"{weights}: the final weights of pne are missing", "was measured with weights of"):
+        error = error_of(evaluate.main, "--evaluation", "multi_scale_flip", copied)
+        told = progress_of(copied, PROGRESS)
+        assert told["state"] == "failed"
+        assert message in told["error"]
+        assert told["error"].endswith(f"python -m pne.train --retrain {copied}")
+        assert told["error"] in error
+        assert not (copied.parent / "multi_scale_flip.json").exists()
+        weights.write_bytes(b"of another training")
     kept.rename(weights)
     assert command("multi_scale_flip", copied) == 0
     told = progress_of(copied, PROGRESS)
@@ -173,12 +166,10 @@ def test_the_boundary_counts_are_those_of_the_definition() -> None:
     counted = (labels != 255).numpy()
     true, guess = (reference_boundary(one.numpy(), counted) for one in (labels, predicted))
     assert np.array_equal(near_boundary(labels, labels != 255).numpy(), true)
-    expected = np.zeros((CLASSES, 3), int)
-    for c in range(CLASSES):
-        t, g = true & (labels.numpy() == c), guess & (predicted.numpy() == c)
-        expected[c] = (t & g).sum(), t.sum(), g.sum()
-    assert expected[:, 0].any()
-    assert count_boundary(predicted, labels, CLASSES).tolist() == expected.tolist()
+    of_class = [(true & (labels.numpy() == c), guess & (predicted.numpy() == c)) for c in range(CLASSES)]
+    expected = [[(t & g).sum(), t.sum(), g.sum()] for t, g in of_class]
+    assert any(both for both, _, _ in expected)
+    assert count_boundary(predicted, labels, CLASSES).tolist() == expected
 
 
 def test_the_confidence_counts_are_those_of_the_definition() -> None:

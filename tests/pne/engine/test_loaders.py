@@ -1,5 +1,6 @@
 """Loader processes end with the training, however it ends: they ignore signals and would keep the command waiting."""
 
+import errno
 import multiprocessing
 import os
 import signal
@@ -9,7 +10,7 @@ import pytest
 import torch
 from mmengine.structures import PixelData
 from mmseg.structures import SegDataSample
-from tiny_runs import signalled_at, work_of, write_run
+from tiny_runs import write_run
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from pne.engine import evaluation
@@ -36,11 +37,6 @@ def test_none_is_left_before_the_evaluation_nor_in_the_end(
     assert set(multiprocessing.active_children()) == before
 
 
-def test_an_interrupted_command_ends(tmp_path: Path, data: Path) -> None:
-    spec = write_run(tmp_path, data, iterations=400, workers=2)
-    assert signalled_at(work_of(spec), signal.SIGTERM, 2, spec)[0] == 75  # waits for the end of the process
-
-
 def test_images_and_labels_are_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
     pinned: list[torch.Tensor] = []
 
@@ -57,3 +53,19 @@ def test_images_and_labels_are_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any(found.gt_sem_seg.data is tensor for tensor in pinned)
     assert torch.equal(found.gt_sem_seg.data, labels)
     assert found.ori_shape == (2, 3)
+
+
+def test_a_worker_that_cannot_pass_a_batch_on_ends_the_run(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+) -> None:
+    """As in a container with a small /dev/shm: the parent would wait for ever."""
+
+    def full(storage: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(torch.UntypedStorage, "_share_fd_cpu_", full)
+    assert main([str(write_run(tmp_path, data, workers=2))]) == 1
+    error = capfd.readouterr().err
+    assert "loader process: [Errno 28] No space left on device" in error
+    assert "workers=0 in --config, or a larger /dev/shm" in error
+    assert "Traceback" not in error

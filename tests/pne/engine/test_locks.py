@@ -1,5 +1,7 @@
 """A work directory belongs to one process, and each process gets a GPU of its own, whatever the others do."""
 
+import errno
+import fcntl
 import os
 import shutil
 import socket
@@ -39,6 +41,42 @@ def test_a_second_holder_is_told_who_holds_the_folder_until_an_error_releases_it
     assert subprocess.check_output(attempt, text=True) == "in\n"
 
 
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.EOPNOTSUPP, errno.EROFS])
+def test_a_folder_that_cannot_be_locked_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    """A file system without flock, or one that cannot be written."""
+
+    def refuse(*arguments: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(UserError, match=rf"lock: cannot be locked \({os.strerror(code)}\).*flock"), held(tmp_path):
+        pass
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4")
+    with pytest.raises(UserError, match=r"gpu4\.lock: cannot be locked"), claimed_devices(1, folder=tmp_path):
+        pass
+
+
+def test_what_holds_a_folder_of_a_machine_that_is_gone_is_named(tmp_path: Path) -> None:
+    with (
+        held(tmp_path),
+        pytest.raises(UserError, match=f"its machine is gone, delete {tmp_path / 'lock'}$"),
+        held(tmp_path),
+    ):
+        pass
+
+
+def test_what_a_killed_process_was_writing_is_deleted(tmp_path: Path) -> None:
+    stage, kept = tmp_path / "complete", tmp_path / "iter_5.pth"
+    stage.mkdir()
+    kept.write_text("whole")
+    left = [tmp_path / ".iter_6.0123abcd.pth", stage / ".final.89abcdef.pth"]
+    for path in left:
+        path.write_text("half")
+    with held(tmp_path):
+        assert kept.exists()
+        assert not any(path.exists() for path in left)
+
+
 @pytest.fixture
 def two_visible_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in locks.JOB_VARIABLES:
@@ -50,8 +88,10 @@ def two_visible_devices(monkeypatch: pytest.MonkeyPatch) -> None:
 def holder(folder: Path) -> Iterator[tuple[subprocess.Popen, str]]:
     """Another process that holds a device until it is killed, as hard as a process can end."""
     with subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE, text=True) as process:
-        yield process, process.stdout.readline().strip()
-        process.kill()
+        try:
+            yield process, process.stdout.readline().strip()
+        finally:
+            process.kill()
 
 
 @pytest.mark.usefixtures("two_visible_devices")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,18 +10,7 @@ import pytest
 import torch
 from mmseg.models import EncoderDecoder
 from spy_hooks import notes
-from tiny_runs import (
-    CONTRAST,
-    Training,
-    final_state,
-    history_of,
-    progress_of,
-    scored,
-    train_run,
-    trained,
-    work_of,
-    write_run,
-)
+from tiny_runs import CONTRAST, Training, history_of, progress_of, scored, train_run, trained, work_of, write_run
 
 from pne.counts import read_confusion
 from pne.engine import checkpoint, session
@@ -84,15 +74,12 @@ def test_base_and_contrast_run_of_one_seed_see_the_same_another_seed_another_cou
     assert len({trained(finished[name]).weights_sha256 for name in ("base", "pne", "seed1")}) == 3
 
 
-def test_a_finished_run_returns_at_once(finished: dict[str, Path], capsys: pytest.CaptureFixture) -> None:
-    before = (finished["base"].parent / "train.json").stat().st_mtime_ns
-    assert main([str(finished["base"])]) == 0
-    assert "base: finished already" in capsys.readouterr().out
-    assert (finished["base"].parent / "train.json").stat().st_mtime_ns == before
-
-
-def test_a_lost_score_is_made_again_without_training(copied: Path) -> None:
+def test_a_finished_run_returns_at_once_and_a_lost_score_is_made_again(
+    copied: Path, capsys: pytest.CaptureFixture
+) -> None:
     before, score = (copied.parent / "train.json").stat().st_mtime_ns, scored(copied)
+    assert main([str(copied)]) == 0
+    assert "pne: finished already" in capsys.readouterr().out
     (copied.parent / "single_scale.confusion.npz").unlink()
     assert main([str(copied)]) == 0
     assert (copied.parent / "train.json").stat().st_mtime_ns == before
@@ -143,24 +130,18 @@ PREDICTING = "in predicting; try --bfloat16 (of pne.evaluate and pne.submission)
 
 
 @pytest.mark.parametrize(
-    ("part", "batch_size", "advice"),
+    ("part", "batch", "advice"),
     [("extract_feat", 6, FEWER), ("extract_feat", 3, ALONE), ("predict", 2, PREDICTING)],
 )
 def test_too_little_memory_is_told_with_what_helps_there(
-    part: str,
-    batch_size: int,
-    advice: str,
-    tmp_path: Path,
-    data: Path,
-    error_of: Callable,
-    monkeypatch: pytest.MonkeyPatch,
+    part: str, batch: int, advice: str, tmp_path: Path, data: Path, error_of: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*arguments: object, **options: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 
     monkeypatch.setattr(EncoderDecoder, part, fail)
     monkeypatch.setattr(session, "check_buildable", lambda *arguments: None)  # it passes shapes through the network
-    spec = write_run(tmp_path, data, iterations=1, batch_size=batch_size)
+    spec = write_run(tmp_path, data, iterations=1, batch_size=batch)
     error, told = error_of(main, spec, status=1), progress_of(spec)["error"]
     assert told.startswith(f"out of memory {advice}")
     assert told.endswith("(OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.)")
@@ -202,10 +183,39 @@ def test_specs_that_cannot_be_trained_are_told(tmp_path: Path, data: Path, error
     assert str(spec) in error_of(main, spec)
 
 
+BROKEN = [
+    ("img_dir/train", False, 0),
+    ("ann_dir/train", False, 2),
+    ("ann_dir/train", True, 0),
+    ("ann_dir/test", False, 2),
+]
+
+
+@pytest.mark.parametrize(("folder", "cached", "workers"), BROKEN)
+def test_a_file_that_breaks_after_the_examination_is_named(
+    folder: str, cached: bool, workers: int, tmp_path: Path, data: Path, error_of: Callable, monkeypatch
+) -> None:
+    broken = sorted(Path(shutil.copytree(data, tmp_path / "camvid"), folder).iterdir())[1]
+    examine = session.fingerprint
+
+    def examine_and_break(*arguments: object) -> str:
+        found = examine(*arguments)
+        broken.write_bytes(broken.read_bytes()[:40])
+        return found
+
+    monkeypatch.setattr(session, "fingerprint", examine_and_break)
+    change = {"train_dataloader.dataset.dataset.cache_data": cached, "test_dataloader.dataset.cache_data": cached}
+    error = error_of(main, write_run(tmp_path, tmp_path / "camvid", change=change, iterations=4, workers=workers))
+    assert error.startswith("error: ")
+    assert str(broken) in error.splitlines()[0]
+    assert "put the file back" in error
+
+
 def test_bfloat16_trains_on_the_cpu_too(finished: dict[str, Path], tmp_path: Path, data: Path) -> None:
     amp = {"optim_wrapper.type": "AmpOptimWrapper", "optim_wrapper.dtype": "bfloat16"}
     spec = train_run(tmp_path, data, iterations=12, contrast=CONTRAST, precision="bf16", change=amp)
-    assert {value.dtype for value in final_state(spec).values()} == {torch.float32, torch.int64}
+    state = checkpoint.load(work_of(spec) / "final.pth")["state_dict"]
+    assert {value.dtype for value in state.values()} == {torch.float32, torch.int64}
     assert trained(spec).weights_sha256 != trained(finished["pne"]).weights_sha256
 
 
@@ -213,7 +223,7 @@ def test_without_kept_weights_all_evaluations_end_with_training_and_complete_dat
     tmp_path: Path, data: Path, state_counts: Callable
 ) -> None:
     state_counts("camvid", lambda name, split: {"train": 8, "val": 0, "test": 5}[name])
-    asked = ("single_scale", "multi_scale_flip")
+    asked = ["single_scale", "multi_scale_flip"]
     spec = train_run(tmp_path, data, iterations=2, evaluations=asked, save_work=False)
     assert trained(spec).dataset_complete is True
     for name in asked:

@@ -8,18 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_runs import (
-    CONTRAST,
-    MEMORY,
-    final_state,
-    history_of,
-    progress_of,
-    scored,
-    signalled_at,
-    trained,
-    work_of,
-    write_run,
-)
+from tiny_runs import CONTRAST, MEMORY, history_of, progress_of, scored, signalled_at, trained, work_of, write_run
 
 from pne.engine import checkpoint
 from pne.engine.state import deterministic_on_cpu, random_state, restore_random_state, seed_streams
@@ -60,18 +49,18 @@ def test_killed_at_any_iteration_it_ends_with_the_same_bits(
 ) -> None:
     spec = write(tmp_path, data, **runtime)
     for iteration in iterations:
-        assert signalled_at(work_of(spec), signal.SIGKILL, iteration, spec)[0] == -signal.SIGKILL
+        assert signalled_at(spec, signal.SIGKILL, iteration)[0] == -signal.SIGKILL
         assert not (spec.parent / "train.json").exists()
     assert main([str(spec)]) == 0
     same_outcome(spec, whole, resumes=len(iterations))
 
 
-@pytest.mark.parametrize(("signum", "status"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("signum", "status", "workers"), [(signal.SIGTERM, 75, 2), (signal.SIGINT, 130, 0)])
 def test_asked_to_stop_it_writes_a_checkpoint_and_says_so(
-    tmp_path: Path, data: Path, whole: Path, signum: signal.Signals, status: int
+    tmp_path: Path, data: Path, whole: Path, signum: signal.Signals, status: int, workers: int
 ) -> None:
-    spec = write(tmp_path, data, checkpoint_interval=4)
-    ended, told = signalled_at(work_of(spec), signum, 4, spec)
+    spec = write(tmp_path, data, checkpoint_interval=4, workers=workers)
+    ended, told = signalled_at(spec, signum, 4)
     assert ended == status
     assert f"interrupted by {signum.name}" in told
     assert "Traceback" not in told
@@ -85,7 +74,7 @@ def test_a_truncated_checkpoint_is_passed_over(
     tmp_path: Path, data: Path, whole: Path, capsys: pytest.CaptureFixture
 ) -> None:
     spec = write(tmp_path, data, checkpoint_interval=4)
-    signalled_at(work_of(spec), signal.SIGKILL, 8, spec)
+    signalled_at(spec, signal.SIGKILL, 8)
     newest = checkpoint.path_of(work_of(spec), checkpoint.iterations(work_of(spec))[0])
     newest.write_bytes(newest.read_bytes()[:-5000])
     assert main([str(spec)]) == 0
@@ -99,10 +88,10 @@ def test_the_memory_of_a_loss_is_restored(tmp_path: Path, data: Path) -> None:
     through = write(tmp_path / "through", data, contrast=MEMORY, checkpoint_interval=50)
     assert main([str(through)]) == 0
     spec = write(tmp_path / "cut", data, contrast=MEMORY)
-    signalled_at(work_of(spec), signal.SIGKILL, 10, spec)
+    signalled_at(spec, signal.SIGKILL, 10)
     assert main([str(spec)]) == 0
     same_outcome(spec, through, resumes=1)
-    names = final_state(spec)
+    names = checkpoint.load(work_of(spec) / "final.pth")["state_dict"]
     assert any(".contrast.projection" in name for name in names)
     assert not any(".contrast.loss." in name for name in names)  # a memory serves training alone
 
@@ -113,7 +102,7 @@ def test_an_interrupted_retraining_goes_on_and_replaces_results_last(tmp_path: P
     first, files = trained(spec), sorted(path.name for path in spec.parent.iterdir())
     outdated = {"evaluation": "multi_scale_flip", "weights_sha256": "of an earlier training"}
     write_result(spec.parent / "multi_scale_flip.json", scored(spec).model_copy(update=outdated))
-    assert signalled_at(work_of(spec) / "retrain", signal.SIGTERM, 5, "--retrain", spec)[0] == 75
+    assert signalled_at(spec, signal.SIGTERM, 5, "--retrain")[0] == 75
     assert trained(spec) == first
     assert main([str(spec)]) == 0  # without --retrain, the finished results stand
     assert trained(spec) == first

@@ -9,6 +9,7 @@ from tiny_runs import CONTRAST, write_run
 
 from pne.engine.runner import prepare
 from pne.engine.trial import check_buildable, find_mistakes
+from pne.errors import UserError
 from pne.spec import read_config, read_spec
 from pne.spec.__main__ import main
 from pne.spec.catalogue import read_catalogue
@@ -95,3 +96,17 @@ def test_a_run_that_can_be_built_passes_without_data_and_stays_as_it_is(tmp_path
     check_buildable(config, "config.py")
     assert config == before
     assert torch.equal(torch.get_rng_state(), state), "training's own draws are not touched"
+
+
+def test_one_image_is_refused_where_batch_norm_needs_two(tmp_path):
+    path = write_run(tmp_path, tmp_path / "none", batch_size=4)
+    config = prepare(read_spec(path), read_config(path), parts=4)
+    check_buildable(config, "config.py")
+    head = config["model"]["decode_head"]
+    for key in ("num_convs", "concat_input"):
+        del head[key]
+    head.update(type="PSPHead", pool_scales=(1, 2))
+    with pytest.raises(UserError, match=r"^config.py: one image .*model.decode_head: .*; use micro_batch=2 or more$"):
+        check_buildable(config, "config.py")
+    config["train_cfg"]["parts"] = 2
+    check_buildable(config, "config.py")

@@ -1,5 +1,6 @@
 """Files of initial weights are told before training when missing, broken or of another network, and loaded if not."""
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -18,16 +19,7 @@ from pne.spec.stock import problem_of
 from pne.train import main
 
 BACKBONE = model_config(None)["backbone"]
-SWIN = {
-    "type": "SwinTransformer",
-    "pretrain_img_size": 32,
-    "embed_dims": 8,
-    "depths": (1, 1),
-    "num_heads": (1, 1),
-    "strides": (4, 2),
-    "out_indices": (0, 1),
-    "window_size": 4,
-}
+SWIN = {"type": "SwinTransformer", "embed_dims": 8, "depths": (1, 1), "num_heads": (1, 1), "out_indices": (0, 1)}
 PAGE = b"<!DOCTYPE html><html><body>Sign in to go on</body></html>"
 
 
@@ -176,12 +168,10 @@ def test_a_training_starts_from_them_or_not_at_all(tmp_path: Path, error_of: Cal
         torch.testing.assert_close(final_state(spec)[f"backbone.{name}"], state[name])
 
 
-@pytest.mark.parametrize(
-    "name", ["hrnetv2_w48-d2186c55.pth", "swin_base_patch4_window7_224_20220317-e9b98025.pth", "resnet18-nowhere.pth"]
-)
-def test_addresses_are_those_of_the_shipped_configs(name: str) -> None:
-    address = address_of(name)
-    assert (address is None) if "nowhere" in name else address.startswith("https://") and address.endswith(f"/{name}")
+def test_addresses_are_those_of_the_shipped_configs() -> None:
+    for name in ("hrnetv2_w48-d2186c55.pth", "swin_base_patch4_window7_224_20220317-e9b98025.pth"):
+        assert re.fullmatch(f"https://.*/{name}", address_of(name))
+    assert address_of("resnet18-nowhere.pth") is None
 
 
 def test_the_first_look_needs_the_first_bytes_alone(tmp_path: Path) -> None:

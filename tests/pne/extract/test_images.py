@@ -9,7 +9,7 @@ from tiny_runs import CLASSES, PNE, draw_images, train_run
 
 from analysis.figures.panels import draw_pairs
 from analysis.figures.selection import select_confusions
-from analysis.figures.style import paint, paper_style
+from analysis.figures.style import paper_style
 from pne.counts import read_confusion
 from pne.errors import UserError
 from pne.extract import __main__ as extract
@@ -52,7 +52,7 @@ def select(*confusions: tuple[int, int, int]) -> ConfusionSelection:
     return ConfusionSelection(rule="-", confusions=chosen)
 
 
-def test_the_label_and_the_prediction_under_every_marker_are_the_classes_of_the_legend(network, drawn, spec, tmp_path):
+def test_the_label_and_the_prediction_of_every_cell_are_the_classes_of_the_confusion(network, drawn, spec, tmp_path):
     anchors, *confusion = drawn[0]
     assert anchors >= ENOUGH
     write_selection(tmp_path / "selection.json", select(tuple(confusion)))
@@ -60,34 +60,17 @@ def test_the_label_and_the_prediction_under_every_marker_are_the_classes_of_the_
     assert extract.main([str(spec), *arguments]) == 0
     pairs = Pairs.read(tmp_path / "pne.npz")
     index, true, predicted = confusion
-    _, label, _ = network.see(index)
-    with paper_style():
-        figure = draw_pairs(pairs)
-    expected = {"anchors": (true, predicted), "positives": (true, true), "negatives": (predicted, predicted)}
-    assert figure.legends[0].get_texts()[2].get_text() == f"negatives: correct {pairs.classes[predicted]}"
-    _, label_axes, prediction_axes = figure.axes
-    assert np.array_equal(label_axes.images[0].get_array(), paint(label, network.metainfo["palette"]))
-    for ax, which in ((label_axes, 0), (prediction_axes, 1)):
-        painted = ax.images[0].get_array()
-        assert ax.images[0].get_extent() == [-0.5, label.shape[1] - 0.5, label.shape[0] - 0.5, -0.5]
-        for part in ax.collections:
-            xy = np.asarray(part.get_offsets())
-            assert len(xy) > 0
-            assert np.array_equal(xy, xy.astype(int))  # centres of pixels
-            colours = painted[tuple(xy[:, ::-1].astype(int).T)]
-            assert (colours == network.metainfo["palette"][expected[part.get_label()][which]]).all()
-    assert pairs.prediction.shape != label.shape
-
-
-def test_the_painted_prediction_is_the_argmax_of_the_feature_map_at_every_label_pixel(network, drawn):
-    _, *confusion = drawn[0]
-    pairs = extract_pairs(network, select(tuple(confusion)))
-    prediction = network.look(confusion[0]).logits[0].argmax(0).numpy()
-    spread = pairs.spread_prediction()
-    assert spread.shape == pairs.label.shape
-    row, column = pairs.label_pixels(np.argwhere(prediction >= 0)).T
-    inside = (row < spread.shape[0]) & (column < spread.shape[1])
-    assert np.array_equal(spread[row[inside], column[inside]], prediction.ravel()[inside])
+    assert np.array_equal(pairs.label, network.see(index)[1])
+    assert np.array_equal(pairs.palette, network.metainfo["palette"])
+    assert np.array_equal(pairs.prediction, network.look(index).logits[0].argmax(0))
+    expected = (
+        (pairs.anchors, (true, predicted)),
+        (pairs.positives, (true, true)),
+        (pairs.negatives, (predicted,) * 2),
+    )
+    for cells, classes in expected:
+        assert set(zip(pairs.true_classes(cells), pairs.predicted_classes(cells), strict=True)) == {classes}
+    assert pairs.prediction.shape != pairs.label.shape
 
 
 def test_the_pairs_are_the_branchs_own_next_draw(network, drawn, monkeypatch):

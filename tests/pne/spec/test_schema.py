@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 import yaml
@@ -128,6 +129,22 @@ def test_broken_yaml_names_the_place(tmp_path, text, place, problem):
     path.write_text(text, encoding="utf-8")
     with pytest.raises(UserError, match=rf"^{re.escape(f'{path}{place}: ')}.*{problem}"):
         read_yaml(path)
+
+
+@pytest.mark.parametrize("value", ["2026-13-31", "2026-02-30T99:99:99", "!!int abc", "!!bool maybe", "!!timestamp x"])
+def test_values_that_the_parser_refuses_name_the_file(tmp_path, value):
+    path = tmp_path / "own.yaml"
+    path.write_text(f"a: {value}")
+    with pytest.raises(UserError, match=r"own\.yaml: no valid YAML: "):
+        read_yaml(path)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(UserError, match=r"own\.yaml: no such file"):
+        read_declaration(path, Table, "table")
+
+
+def test_numbers_without_a_point_are_numbers():
+    assert read_yaml(Path("a.yaml"), "[1e-3, -2E+4, 1.e5, 1e, e3, 0x1e3]") == [0.001, -20000.0, 1e5, "1e", "e3", 0x1E3]
 
 
 def test_merge_keys_of_yaml_are_no_duplicates(tmp_path):
