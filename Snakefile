@@ -8,7 +8,6 @@
 
 import os
 import sys
-import threading
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
@@ -113,15 +112,7 @@ for name, receipts in TARGETS.items():
 
 
 onstart:
-    if not ARCHIVED:
-        write_descriptions()
-
-
-def end_timers():
-    # Of the scheduler, see max-jobs-per-timespan in the profiles; it would wait for them before it ends.
-    for thread in threading.enumerate():
-        if isinstance(thread, threading.Timer):
-            thread.cancel()
+    write_descriptions()
 
 
 onsuccess:

@@ -215,9 +215,8 @@ def _the_only(name: str, values: Sequence[object]) -> str:
 def launch(module: str, argv: Sequence[str], count: int) -> int:
     """Run a command in ``count`` processes of this machine and return the exit status; signals are passed on."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={count}"]
-    torchrun = (
-        Path(find_spec("torch").origin).with_name("distributed") / "run.py"
-    )  # torch itself takes seconds to import
+    # Read as text: importing torch takes seconds.
+    torchrun = Path(find_spec("torch").origin).with_name("distributed") / "run.py"
     if "--shutdown-timeout" in torchrun.read_text(encoding="utf-8"):
         command.append(f"--shutdown-timeout={SHUTDOWN_S}")
     with listening() as request:

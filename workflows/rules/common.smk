@@ -4,6 +4,7 @@
 # get into its graph. That is decided here, by content: times of files, Snakemake's records and its options have no part
 # in it.
 
+import threading
 from functools import cache
 
 from analysis.tables import EMBEDDING
@@ -189,3 +190,10 @@ NEEDS_OF_RUN = {
 def runs_of(table):
     # Ids of the runs that a table's rows point at.
     return sorted({run for row in table.rows.values() for run in row.runs.values()})
+
+
+def end_timers():
+    # Of the scheduler, see max-jobs-per-timespan in the profiles; it would wait for them before it ends.
+    for thread in threading.enumerate():
+        if isinstance(thread, threading.Timer):
+            thread.cancel()

@@ -8,6 +8,8 @@ from workflows.configuration import spec_options
 
 def write_descriptions():
     # Write the descriptions that jobs read, and anew those that differ from what this call says, or are damaged.
+    if ARCHIVED:
+        return
     described = {name[-1] for kind, *name in WANTED if name and kind != "rehearse"}
     for name, run in RUNS.items():
         if name in described or (run.directory / "spec.yaml").exists():
