@@ -13,11 +13,6 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import silhouette_samples
-from sklearn.model_selection import GroupKFold
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from analysis import uncertainty
 from analysis.figures import NOT_COMPARABLE, features_file
@@ -323,15 +318,18 @@ def probe_hits(embeddings: Array, labels: Integers, images: Integers) -> Array:
 
     Multinomial logistic regression on standardised embeddings, five folds of whole images.
     """
+    from sklearn import linear_model, model_selection, pipeline, preprocessing
+
     folds = min(FOLDS, len(np.unique(images)))
     if folds < 2:
         return np.full(len(labels), np.nan)
     hits = np.zeros(len(labels))
-    for fitted, held_out in GroupKFold(folds).split(embeddings, labels, images):
+    for fitted, held_out in model_selection.GroupKFold(folds).split(embeddings, labels, images):
         if len(np.unique(labels[fitted])) < 2:
             hits[held_out] = labels[fitted][0] == labels[held_out]
             continue
-        probe = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=500))
+        regression = linear_model.LogisticRegression(C=0.1, max_iter=500)
+        probe = pipeline.make_pipeline(preprocessing.StandardScaler(), regression)
         hits[held_out] = probe.fit(embeddings[fitted], labels[fitted]).predict(embeddings[held_out]) == labels[held_out]
     return hits
 
@@ -361,6 +359,8 @@ def measure(
     dict of (scope, metric) to ndarray, shape (R,)
         Scopes are "all", a class name, or "one, other" for the cosine between two classes.
     """
+    from sklearn import metrics  # takes most of a second
+
     unit = unit_rows(embeddings)
     classes, cosines = class_cosines(unit, labels, weights)
     intra = np.diagonal(cosines, axis1=1, axis2=2)
@@ -369,7 +369,7 @@ def measure(
     if 1 < len(classes) < len(unit):
         distance = np.clip(1 - unit @ unit.T, 0, 2)
         np.fill_diagonal(distance, 0)
-        silhouette = silhouette_samples(distance, labels, metric="precomputed")
+        silhouette = metrics.silhouette_samples(distance, labels, metric="precomputed")
     member = (labels[:, None] == np.asarray(classes)[None]).astype(np.float64)
     total = weights @ member
 

@@ -1,9 +1,11 @@
 """Several runs at a time on one CPU: a parent imports what takes seconds and forks a child for each run.
 
-The parent computes nothing: children inherit neither thread pools nor random states that anything was drawn from.
+The parent computes nothing with torch: children inherit neither thread pools nor random states that anything was drawn
+from.
 """
 
 import ctypes
+import gc
 import importlib
 import multiprocessing
 import os
@@ -16,6 +18,7 @@ from pathlib import Path
 
 from pne.console import duration, say
 from pne.engine.command import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_STATUS, Act, listening, read_runs, run_each
+from pne.engine.provenance import running_code
 from pne.errors import UserError
 from pne.spec import Run
 
@@ -55,6 +58,9 @@ def act_side_by_side(specs: Sequence[Path], act: Act, cores: int, keep_going: bo
     with listening() as request:
         for name in SHARED:
             importlib.import_module(name)
+        for run in runs:
+            running_code(run)  # as it is now that it is imported, and read once for all
+        gc.freeze()  # a child's collections need not search what is there now
         fork = multiprocessing.get_context("fork")
         waiting, running, statuses, passed_on = list(zip(runs, specs, strict=True)), {}, {0}, False
 

@@ -6,7 +6,6 @@ from pne.datasets.prepare import PREPARED
 
 DATA_ROOT = Path(OPTIONS.data_root or TRACK.declaration.data_root)
 DATASETS = TRACK.declaration.datasets
-SYNTHETIC = "street_"
 SUBSET = "--subset" if OPTIONS.subset else ""
 if OPTIONS.data_root and not DATA_ROOT.is_dir() and workflow.is_main_process:
     print(f"data_root={DATA_ROOT}: no such folder on this machine", file=sys.stderr)
@@ -17,9 +16,13 @@ def data_of(run):
     return dataset_file(run.dataset)
 
 
+def is_drawn(name):
+    return DATASETS[name].layout.startswith("street_")
+
+
 def dataset_file(name):
     folder = DATA_ROOT / DATASETS[name].folder
-    if DATASETS[name].layout.startswith(SYNTHETIC):
+    if is_drawn(name):
         return str(folder / "meta.json")
     # One report a folder: another data_root is examined before anything trains on it.
     place = hashlib.sha256(f"{folder.resolve()} {SUBSET}".encode()).hexdigest()[:8]
@@ -34,7 +37,7 @@ EXAMINE = (
 
 
 for name, dataset in DATASETS.items():
-    drawn = dataset.layout.startswith(SYNTHETIC)
+    drawn = is_drawn(name)
 
     rule:
         name:

@@ -14,14 +14,18 @@ def write_descriptions():
     for name, run in RUNS.items():
         if name in described or (run.directory / "spec.yaml").exists():
             write_spec(run, TRACK.config(name))
-    for dataset in {name[0] for kind, *name in WANTED if kind == "side_by_side"}:
-        due = [RUNS[name[0]] for kind, *name in WANTED if kind == "train" and RUNS[name[0]].dataset == dataset]
-        specs = dict.fromkeys(str(run.directory / "spec.yaml") for run in due)
-        write_text(f"{receipt_of('side_by_side', dataset)}.specs", "\n".join(specs))
+    for first in {*COMPANIES.values()}:
+        due = [RUNS[name[0]] for kind, *name in WANTED if kind == "train"]
+        specs = dict.fromkeys(str(run.directory / "spec.yaml") for run in due if COMPANIES.get(run.dataset) == first)
+        write_text(f"{receipt_of('side_by_side', first)}.specs", "\n".join(specs))
 
 
-# On the CPU of this machine runs are trained side by side, all of a data set in one job: importing torch takes longer
-# than many of them. What became of each run is up to its own job, which finds it finished, or says why it is not.
+# On the CPU of this machine runs are trained side by side in one job: importing torch takes longer than many of them.
+# What became of each run is up to its own job, which finds it finished, or says why it is not. A data set that has to be
+# there already may lack, and holds up none but its own runs.
+
+# By data set: the one that the job is named after in which its runs are trained.
+COMPANIES = {}
 
 
 def trains_with_others(wildcards):
@@ -29,20 +33,28 @@ def trains_with_others(wildcards):
     return here and run_of(wildcards).runtime.device == "cpu"
 
 
+def company_of(dataset):
+    if dataset not in COMPANIES:
+        known = {RUNS[name[0]].dataset for kind, *name in WANTED if kind == "train"} - COMPANIES.keys()
+        together = [name for name in known if is_drawn(name) and is_drawn(dataset)]
+        COMPANIES.update(dict.fromkeys([*together, dataset], dataset))
+    return COMPANIES[dataset]
+
+
 def before_training(wildcards):
     run = run_of(wildcards)
-    return wanted("side_by_side", run.dataset) if trains_with_others(wildcards) else data_of(run)
+    return wanted("side_by_side", company_of(run.dataset)) if trains_with_others(wildcards) else data_of(run)
 
 
 rule side_by_side:
-    """Train all runs of a data set that are due; what a run failed by does not hold up the others."""
+    """Train the due runs of some data sets; what a run failed by does not hold up the others."""
     input:
-        lambda wildcards: data_of(next(run for run in RUNS.values() if run.dataset == wildcards.dataset)),
+        lambda wildcards: [dataset_file(name) for name, first in COMPANIES.items() if first == wildcards.dataset],
     output:
         "results/{track}/receipts/side_by_side/{dataset}",
     threads: workflow.resource_settings.cores or 1
     message:
-        "train the runs on {wildcards.dataset} side by side"
+        "train runs side by side"
     shell:
         "python -m pne.train --keep-going --cores {threads} $(cat {output}.specs) || test $? -le 2; touch {output:q}"
 
