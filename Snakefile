@@ -63,17 +63,21 @@ for kind, (verb, message, inputs, files, command) in RUN_RULES.items():
         input:
             inputs,
         output:
-            f"results/{{track}}/receipts/{kind}/{{run}}",
+            f"results/{{track}}/receipts/{kind}",
+        priority: int(verb == "extract_features")  # what waits for them takes longest
         threads: cores
         resources:
             **NEEDS_OF_RUN,
+            # What failed beside others is tried again only if that may help.
+            attempt=attempts_after(int(verb == "train" and TOGETHER)),
         params:
             files=files,
             command=formatted(command),
+            specs=specs_of,
         message:
             message
         shell:
-            f"PNE_ATTEMPT={{resources.attempt}} logged {{params.command}}; {RECEIPT}"
+            f"PNE_ATTEMPT={{resources.attempt}} logged {{params.command}} {{params.specs:q}}; {RECEIPT}"
 
 
 for kind, (verb, message, log_file, command) in COMMANDS.items():

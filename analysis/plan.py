@@ -164,12 +164,8 @@ def describe(table: pd.DataFrame, track: ResolvedTrack, costs: Mapping[str, Cost
     """Write the plan with where its hours come from and what the track does not offer."""
     lines = [f"track {track.name}: {track.declaration.title}; seeds {', '.join(map(str, track.declaration.seeds))}", ""]
     memory_known = highest_memory(costs.values()) is not None
-    shown = table if memory_known else table.drop(columns=_MEMORY)
-    columns = []
-    for name, values in shown.astype(str).items():
-        cells = pd.Series([name, *values])
-        columns.append(cells.str.pad(cells.str.len().max(), "right" if name == "table" else "left"))
-    lines += [*("  ".join(row) for row in zip(*columns, strict=True)), ""]
+    shown = table.set_index("table").rename_axis(columns="table", index=None)
+    lines += [(shown if memory_known else shown.drop(columns=_MEMORY)).to_string(), ""]
     sources = Counter(cost.source for cost in costs.values())
     if sources:
         named = ", ".join(f"{source} ({number} runs)" for source, number in sources.items())

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field
 
 from pne.errors import UserError
 from pne.results import TrainResult, read_result
@@ -70,12 +70,6 @@ class Configuration(Strict):
     threads: Positive | None = None
     checkpoint_interval: Positive | None = None
     retrain: Annotated[list[str], BeforeValidator(_as_list), Field(default_factory=list)]
-
-    @model_validator(mode="after")
-    def _retrains_once(self) -> "Configuration":
-        if len(set(self.retrain)) != len(self.retrain):
-            raise ValueError("retrain: a run is named twice; name it once")
-        return self
 
     @property
     def runtime(self) -> dict[str, Any]:

@@ -21,8 +21,13 @@ def vouches(receipt: Path, files: Iterable[Path | str]) -> bool:
 
 def set_aside(receipt: Path) -> None:
     """Take a receipt out of Snakemake's sight, so that it runs the job; if it does not, nothing is forgotten."""
-    if receipt.exists():
-        receipt.replace(_aside(receipt))
+    try:
+        if receipt.exists():
+            receipt.replace(_aside(receipt))
+    except OSError as error:
+        raise UserError(
+            f"{receipt}: cannot be renamed ({error.strerror}); mend permissions in {receipt.parent}"
+        ) from error
 
 
 def _aside(receipt: Path) -> Path:

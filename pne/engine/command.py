@@ -106,22 +106,40 @@ class Interrupted(Exception):
 class StopRequest:
     """The first signal that asked this process to stop, if any; 0 as long as none came.
 
-    A training then stops at its next iteration boundary, with a checkpoint written.
+    A training then stops at its next iteration boundary, with a checkpoint written. Data that do not come within
+    `PATIENCE` seconds of the signal are waited for no longer.
     """
+
+    PATIENCE = 60.0
 
     def __init__(self) -> None:
         self.signum = 0
+        self._gives_up: Callable[[], None] | None = None
 
     def note(self, signum: int, frame: FrameType | None) -> None:
         """Remember the request; a second Ctrl-C stops at once."""
         if self.signum and signum == signal.SIGINT:
             raise KeyboardInterrupt
         self.signum = self.signum or signum
+        if self._gives_up:
+            signal.setitimer(signal.ITIMER_REAL, self.PATIENCE)
 
     def check(self) -> None:
-        """Raise ``Interrupted`` if a signal came."""
+        """Raise ``Interrupted`` if a signal came; nothing is lost if one ends what follows."""
+        self.waits(None if self.signum else lambda: None)
         if self.signum:
             raise Interrupted(self.signum)
+
+    def waits(self, gives_up: Callable[[], None] | None) -> None:
+        """Data are waited for from now on; what is called before giving up. None: they have come."""
+        self._gives_up = gives_up
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def lose_patience(self, signum: int, frame: FrameType | None) -> None:
+        """Give up waiting."""
+        if self._gives_up:
+            self._gives_up()
+            self.check()
 
 
 @contextmanager
@@ -129,9 +147,11 @@ def listening() -> Iterator[StopRequest]:
     """Turn SIGTERM and SIGINT into a ``StopRequest`` inside the block (main thread only)."""
     request = StopRequest()
     before = {signum: signal.signal(signum, request.note) for signum in EXIT_STATUS}
+    before[signal.SIGALRM] = signal.signal(signal.SIGALRM, request.lose_patience)
     try:
         yield request
     finally:
+        request.waits(None)
         for signum, handler in before.items():
             signal.signal(signum, handler)
 

@@ -5,6 +5,7 @@ import os
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -177,6 +178,15 @@ class CheckpointHook(Hook):
         self.save, self.interval, self.request, self.recorder = save, interval, request, recorder
         self._asked: Callable[[], int] = lambda: 0
 
+    def before_fetch(self, runner: Runner) -> None:
+        """A signal ends a wait for data that never come; of several processes, the others may have gone on."""
+        alone = runner.processes.world_size == 1 and runner.iter
+        self.request.waits(partial(self._save, runner) if alone else lambda: None)
+
+    def before_train_iter(self, runner: Runner, batch_idx: int, data_batch: Any = None) -> None:
+        """The data have come."""
+        self.request.waits(None)
+
     def at_boundary(self, runner: Runner) -> None:
         """Save if it is time to."""
         before, self._asked = self._asked, runner.processes.begin_largest(self.request.signum)
@@ -184,11 +194,14 @@ class CheckpointHook(Hook):
         done, total = runner.iter, runner.max_iters
         if not stop and done % self.interval and done != total:
             return
+        self._save(runner)
+        if stop and done != total:
+            raise Interrupted(stop)
+
+    def _save(self, runner: Runner) -> None:
         self.recorder.read()
         check_weights(runner)
         self.save(runner)
-        if stop and done != total:
-            raise Interrupted(stop)
 
 
 def check_weights(runner: Runner) -> None:

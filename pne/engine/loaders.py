@@ -135,6 +135,9 @@ def end_workers(loader: DataLoader) -> None:
     iterator = loader._iterator
     if iterator is not None:
         iterator._shutdown_workers()
+        for worker in iterator._workers:
+            worker.kill()  # one that hangs
+            worker.join()
 
 
 def image_loader(dataset: Dataset, workers: int, device: torch.device, batch_size: int = 1) -> DataLoader:

@@ -161,14 +161,9 @@ def claimed_devices(
         uuids = [] if names[0].startswith("MIG-") else _uuids()  # steps of a job may call several devices 0
         known = dict(zip(names, uuids, strict=True)) if len(uuids) == len(names) else {}
         chosen = _claim({name: known.get(name, name) for name in names}, count, folder, claims, report)
+        claims.callback(os.environ.update, {VISIBLE: before}) if before else claims.callback(os.environ.pop, VISIBLE)
         os.environ[VISIBLE] = ",".join(chosen)
-        try:
-            yield chosen
-        finally:
-            if before is None:
-                del os.environ[VISIBLE]
-            else:
-                os.environ[VISIBLE] = before
+        yield chosen
 
 
 def default_folder() -> Path:

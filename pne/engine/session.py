@@ -182,7 +182,7 @@ class Session:
         run, processes, record = self.run, self.processes, state.record
         weights = self.stage / publication.FINAL
         if processes.is_first:
-            save_final(weights, runner.plain_model, run.iterations)
+            save_final(weights, runner.plain_model, run.iterations, runner.train_dataloader.dataset.metainfo)
         processes.wait()
         memory, kind = peak_memory_mib(processes.device)
         memory = max(memory, state.peak_memory_mib)
@@ -216,9 +216,6 @@ class Session:
     def evaluate_all(self, result: TrainResult) -> None:
         """Score the final weights: single-scale, and all that tables ask for where weights are not kept."""
         run, processes = self.run, self.processes
-        names = ["single_scale"]
-        if not run.runtime.save_work:
-            names += [name for name in run.evaluations if name not in names]
         model = build_plain(self.config["model"], processes.device)
         load_final(model, self.stage / publication.FINAL)
         if result.contrast is not None and not result.contrast.healthy and processes.is_first:
@@ -226,7 +223,7 @@ class Session:
             say(
                 f"{run.run}: the contrastive term was at work in only {share:.0%} of the iterations; its result says so"
             )
-        for name in names:
+        for name in dict.fromkeys(["single_scale", *(() if run.runtime.save_work else run.evaluations)]):
             self.progress.update("evaluating", iteration=run.iterations)
             weights, about = result.weights_sha256, result.provenance
             score_into(self.stage, run, model, self.config, name, weights, about, processes, self.request.check)

@@ -26,7 +26,7 @@ from pne.errors import UserError
 from pne.files import sha256
 from pne.results import TrainResult, read_result_of
 from pne.spec import Run, read_config
-from pne.spec.stock import package_folder, problem_of, stock_folder, without_pretrained
+from pne.spec.stock import package_folder, parts, problem_of, stock_folder, without_pretrained
 
 BRANCH = ".contrast."
 MEMORY = f"{BRANCH}loss."
@@ -45,9 +45,13 @@ def final_state(model: nn.Module) -> dict[str, Tensor]:
     return {name: value.cpu().clone() for name, value in model.state_dict().items() if name not in memory}
 
 
-def save_final(path: Path, model: nn.Module, iteration: int) -> None:
-    """Write the final weights. Equal weights give equal files, whatever the run: their hashes can be compared."""
-    checkpoint.save(path, {"meta": {"iteration": iteration}, "state_dict": final_state(model)})
+def save_final(path: Path, model: nn.Module, iteration: int, names: Mapping[str, Any]) -> None:
+    """Write the final weights, with ``classes`` and ``palette`` among the names as mmsegmentation expects them.
+
+    Equal weights of a data set give equal files, whatever the run: their hashes can be compared.
+    """
+    meta = {"iteration": iteration, "dataset_meta": {key: list(names[key]) for key in ("classes", "palette")}}
+    checkpoint.save(path, {"meta": meta, "state_dict": final_state(model)})
 
 
 def inference_parameters(model: nn.Module) -> int:
@@ -292,14 +296,7 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _sources(value: Any) -> Iterator[str]:
-    if isinstance(value, Mapping):
-        if value.get("type") == "Pretrained" and value.get("checkpoint"):
-            yield str(value["checkpoint"])
-        if value.get("pretrained"):
-            yield str(value["pretrained"])
-        for item in value.values():
-            yield from _sources(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _sources(item)
+def _sources(model: Mapping[str, Any]) -> Iterator[str]:
+    for part in parts(model):
+        named = [part.get("pretrained"), part.get("checkpoint") if part.get("type") == "Pretrained" else None]
+        yield from map(str, filter(None, named))

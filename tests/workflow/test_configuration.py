@@ -51,7 +51,6 @@ def test_retrain_takes_several_runs() -> None:
         ({"gpus": 0}, "--config gpus: Input should be greater than or equal to 1; got 0"),
         ({"device": "tpu"}, "--config device: Input should be 'auto', 'cpu' or 'cuda'; got 'tpu'"),
         ({"iterations": -3}, "--config iterations: Input should be greater than or equal to 1; got -3"),
-        ({"retrain": "a,a"}, "--config retrain: a run is named twice; name it once"),
     ],
 )
 def test_mistakes_name_the_key_and_what_may_stand_there(values: dict, message: str) -> None:

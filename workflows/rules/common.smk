@@ -58,8 +58,8 @@ if OPTIONS.retrain:
 WORK = {}
 # By kind, for what is made of results by one command: name of the rule, message, log file and command.
 COMMANDS = {}
-# By kind, for what is done with the network of one run: name of the rule, message, inputs, what the receipt lists, log file
-# and command.
+# By name of the receipt, for what is done with networks: name of the rule, message, inputs, what the receipt lists, log file
+# and command, after which come the specs of the runs.
 RUN_RULES = {}
 # Kind and name of the work that this call has to do.
 WANTED = []
@@ -151,21 +151,33 @@ def result_files(runs, evaluations=()):
     return [f"{run_folder(run)}/{name}.json" for run in runs for name in names[run]]
 
 
-def run_of(wildcards):
-    # Return the run that a job's files belong to.
+def runs_behind(wildcards):
+    # Return the run that a job's files belong to, or the runs that a figure shows, in a list.
+    if "figure" in wildcards.keys():
+        return FIGURES[wildcards.figure].first_seed_runs
     if wildcards.run not in RUNS:
         raise WorkflowError(
             f"{wildcards.run} is no run of track {TRACK.name} as it is declared now; "
             f"the runs there are: python -m analysis.runs {IDENTITY}"
         )
+    return [wildcards.run]
+
+
+def run_of(wildcards):
+    # Return a run of a job; all that share a job need the same.
+    run = RUNS[runs_behind(wildcards)[0]]
     if ARCHIVED:
-        raise WorkflowError(f"{wildcards.run}: the archive holds none of its weights; leave out source=archive")
-    return RUNS[wildcards.run]
+        raise WorkflowError(f"{run.run}: the archive holds none of its weights; leave out source=archive")
+    return run
+
+
+def specs_of(wildcards):
+    return [f"{run_folder(run)}/spec.yaml" for run in runs_behind(wildcards)]
 
 
 def data_and_training(wildcards):
-    # What work with a run's weights waits for.
-    return [data_of(run_of(wildcards)), *due_training(wildcards.run)]
+    # What work with the weights of runs waits for.
+    return [data_of(run_of(wildcards)), *(receipt for run in runs_behind(wildcards) for receipt in due_training(run))]
 
 
 def gpus(wildcards):
@@ -176,10 +188,14 @@ def cores(wildcards):
     return run_of(wildcards).runtime.cores
 
 
+def attempts_after(others):
+    # A resource, as it goes with a job to the process that runs it.
+    return lambda wildcards, attempt: attempt + others
+
+
 # Resources of every rule that loads a network.
 NEEDS_OF_RUN = {
     "gpu": gpus,
-    "attempt": lambda wildcards, attempt: attempt,
     "mem_mb": lambda wildcards, attempt: RESOURCES.memory(gpus(wildcards), attempt),
     "runtime": lambda wildcards, attempt: RESOURCES.minutes(
         run_of(wildcards).model, run_of(wildcards).iterations, attempt

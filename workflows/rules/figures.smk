@@ -47,12 +47,18 @@ def selection_work(figure):
     return [f"{data_folder(figure)}/selection.json"], made_from, due_results(runs, only)
 
 
-def due_shown(figure, run):
-    folder, needs = Path(data_folder(figure)), [*due_training(run), *due("selection", figure)]
-    told = finished_result(RUNS[run], "train")
-    shown = not needs and is_extracted(folder / f"{run}.npz", told, folder / "selection.json")
-    what = "pairs" if FIGURES[figure].declaration.kind == "pairs" else "predictions"
-    return [] if shown else wanted(what, figure, run)
+# By kind of figures that show images: what is extracted for them.
+SHOWS = {"pairs": "pairs", "qualitative": "predictions"}
+
+
+def due_shown(name):
+    figure, folder = FIGURES[name], Path(data_folder(name))
+    needs = [*(receipt for run in figure.first_seed_runs for receipt in due_training(run)), *due("selection", name)]
+    shown = not needs and all(
+        is_extracted(folder / f"{run}.npz", finished_result(RUNS[run], "train"), folder / "selection.json")
+        for run in figure.first_seed_runs
+    )
+    return [] if shown else wanted(SHOWS[figure.declaration.kind], name)
 
 
 @work("figure")
@@ -63,7 +69,7 @@ def figure_work(name):
         data, needs = [f"{folder}/map.npz"], due("map", name)
     elif kind in ("qualitative", "pairs"):
         data = [f"{folder}/selection.json", *[f"{folder}/{run}.npz" for run in runs]]
-        needs = [receipt for run in runs for receipt in due_shown(name, run)]
+        needs = due_shown(name)
     else:
         histories = [f"{run_folder(run)}/history.jsonl" for run in figure.runs if kind == "training_curves"]
         data, needs = [*result_files(figure.runs), *histories], due_results(figure.runs)
@@ -77,45 +83,34 @@ def figure_files(name):
 
 
 # Store the features of a class-balanced sample of pixels of one run.
-RUN_RULES["features"] = (
+RUN_RULES["features/{run}"] = (
     "extract_features",
     "extract features of {wildcards.run}",
     data_and_training,
     lambda wildcards: features_of([wildcards.run]),
-    f"results/{TRACK.name}/features/{{wildcards.run}}.log python -m pne.extract {RUN_FOLDER}/spec.yaml",
+    f"results/{TRACK.name}/features/{{wildcards.run}}.log python -m pne.extract",
 )
+LOGS = "results/{track}/figures"
+CHOOSE = "choose what {wildcards.name} shows, by the rule that its caption states"
 COMMANDS |= {
-    "map": (
-        "compute_map",
-        "compute t-SNE for {wildcards.name}",
-        "results/{track}/figures/data/{name}/map.log",
-        f"python -m analysis.figures map {{wildcards.name}} {IDENTITY}",
-    ),
-    "selection": (
-        "select_for_figure",
-        "choose what {wildcards.name} shows, by the rule that its caption states",
-        "results/{track}/figures/data/{name}/selection.log",
-        f"python -m analysis.figures select {{wildcards.name}} {IDENTITY}",
-    ),
-    "figure": (
-        "draw_figure",
-        "draw figure {wildcards.name}",
-        "results/{track}/figures/{name}.log",
-        f"python -m analysis.figures draw {{wildcards.name}} {IDENTITY}",
-    ),
+    kind: (verb, message, log_file, f"python -m analysis.figures {step} {{wildcards.name}} {IDENTITY}")
+    for kind, step, verb, message, log_file in [
+        ("map", "map", "compute_map", "compute t-SNE for {wildcards.name}", f"{LOGS}/data/{{name}}/map.log"),
+        ("selection", "select", "select_for_figure", CHOOSE, f"{LOGS}/data/{{name}}/selection.log"),
+        ("figure", "draw", "draw_figure", "draw figure {wildcards.name}", f"{LOGS}/{{name}}.log"),
+    ]
 }
 
 
-# Store the chosen predictions, or the pairs that the loss draws, of one run.
+# Store the chosen predictions, or the pairs that the loss draws, of the runs of a figure.
 SHOWN = data_folder("{wildcards.figure}")
-for what in ("predictions", "pairs"):
+for what in SHOWS.values():
     RUN_RULES[f"{what}/{{figure}}"] = (
         f"extract_{what}",
-        f"extract {what} of {{wildcards.run}} for {{wildcards.figure}}",
+        f"extract {what} for {{wildcards.figure}}",
         lambda wildcards: [*data_and_training(wildcards), *due("selection", wildcards.figure)],
-        lambda wildcards: [f"{data_folder(wildcards.figure)}/{wildcards.run}.npz"],
-        f"{SHOWN}/{{wildcards.run}}.log"
-        f" python -m pne.extract --{what} {SHOWN}/selection.json --out {SHOWN} {RUN_FOLDER}/spec.yaml",
+        lambda wildcards: [f"{data_folder(wildcards.figure)}/{run}.npz" for run in runs_behind(wildcards)],
+        f"{SHOWN}/{what}.log python -m pne.extract --{what} {SHOWN}/selection.json --out {SHOWN}",
     )
 
 

@@ -10,9 +10,9 @@ def write_descriptions():
     # Write the descriptions that jobs read, and anew those that differ from what this call says, or are damaged.
     if ARCHIVED:
         return
-    described = {name[-1] for kind, *name in WANTED if name and kind != "rehearse"}
+    described = {name[-1] for kind, *name in WANTED if kind != "rehearse"}
     for name, run in RUNS.items():
-        if name in described or (run.directory / "spec.yaml").exists():
+        if name in described or run.directory.exists():
             write_spec(run, TRACK.config(name))
     for first in {*COMPANIES.values()}:
         due = [RUNS[name[0]] for kind, *name in WANTED if kind == "train"]
@@ -24,13 +24,10 @@ def write_descriptions():
 # What became of each run is up to its own job, which finds it finished, or says why it is not. A data set that has to be
 # there already may lack, and holds up none but its own runs.
 
+HERE = workflow.is_main_process and workflow.resource_settings.nodes is None
+TOGETHER = HERE and {run.runtime.device for run in RUNS.values()} == {"cpu"}
 # By data set: the one that the job is named after in which its runs are trained.
 COMPANIES = {}
-
-
-def trains_with_others(wildcards):
-    here = workflow.is_main_process and workflow.resource_settings.nodes is None
-    return here and run_of(wildcards).runtime.device == "cpu"
 
 
 def company_of(dataset):
@@ -43,7 +40,7 @@ def company_of(dataset):
 
 def before_training(wildcards):
     run = run_of(wildcards)
-    return wanted("side_by_side", company_of(run.dataset)) if trains_with_others(wildcards) else data_of(run)
+    return wanted("side_by_side", company_of(run.dataset)) if TOGETHER else data_of(run)
 
 
 rule side_by_side:
@@ -59,49 +56,38 @@ rule side_by_side:
         "python -m pne.train --keep-going --cores {threads} $(cat {output}.specs) || test $? -le 2; touch {output:q}"
 
 
-rule train:
-    """Train one run and evaluate it; resumes from its work directory."""
-    input:
-        before_training,
-    output:
-        "results/{track}/receipts/train/{run}",
-    threads: cores
-    resources:
-        # What failed beside others is tried again only if that may help.
-        **{**NEEDS_OF_RUN, "attempt": lambda wildcards, attempt: attempt + trains_with_others(wildcards)},
-    params:
-        files=lambda wildcards: [*trained_files(wildcards.run), *result_files([wildcards.run])],
-    message:
-        "train {wildcards.run}"
-    shell:
-        f"PNE_ATTEMPT={{resources.attempt}} logged {RUN_FOLDER}/log python -m pne.train {RUN_FOLDER}/spec.yaml; {RECEIPT}"
-
-
+# Train one run and evaluate it; resumes from its work directory.
+RUN_RULES["train/{run}"] = (
+    "train",
+    "train {wildcards.run}",
+    before_training,
+    lambda wildcards: [*trained_files(wildcards.run), *result_files([wildcards.run])],
+    f"{RUN_FOLDER}/log python -m pne.train",
+)
 # Score the final weights; never trains.
-RUN_RULES["{evaluation}"] = (
+RUN_RULES["{evaluation}/{run}"] = (
     "evaluate",
     "evaluate {wildcards.run}: {wildcards.evaluation}",
     data_and_training,
     lambda wildcards: [f"{run_folder(wildcards.run)}/{wildcards.evaluation}.json"],
-    f"{RUN_FOLDER}/{{wildcards.evaluation}}.log"
-    f" python -m pne.evaluate --evaluation {{wildcards.evaluation}} {RUN_FOLDER}/spec.yaml",
+    f"{RUN_FOLDER}/{{wildcards.evaluation}}.log python -m pne.evaluate --evaluation {{wildcards.evaluation}}",
 )
 # Train a finished run anew that ``--config retrain=...`` names; its results stay until the new ones are whole.
-RUN_RULES[f"retrain-{CODE}"] = (
+RUN_RULES[f"retrain-{CODE}/{{run}}"] = (
     "retrain",
     "train {wildcards.run} anew",
     lambda wildcards: data_of(run_of(wildcards)),
     lambda wildcards: trained_files(wildcards.run),
-    f"{RUN_FOLDER}/log python -m pne.train --retrain {RUN_FOLDER}/spec.yaml",
+    f"{RUN_FOLDER}/log python -m pne.train --retrain",
 )
 # Predict the test images at several scales, and pack them for the server. Only made when asked for. The score that the
 # server gives goes into experiments/external.yaml.
-RUN_RULES["submission"] = (
+RUN_RULES["submission/{run}"] = (
     "submission",
     "predict the test images with {wildcards.run}",
     data_and_training,
     files_of("submission"),
-    f"results/{TRACK.name}/submissions/{{wildcards.run}}.log python -m pne.submission {RUN_FOLDER}/spec.yaml",
+    f"results/{TRACK.name}/submissions/{{wildcards.run}}.log python -m pne.submission",
 )
 WORK[f"retrain-{CODE}"] = lambda run: (trained_files(run), [], [])
 

@@ -45,14 +45,20 @@ COMMANDS["table"] = (
 )
 
 
-WORK["published"] = lambda name: (table_files(name, "published"), [f"experiments/tables/{name}.yaml", *PRINTS], [])
+PAPER_TABLES = [name for name, table in TRACK.tables.items() if table.declaration.paper]
+PAPER_FILES = [file for name in PAPER_TABLES for file in table_files(name, "published")]
+WORK["published"] = lambda name: (
+    PAPER_FILES,
+    [*(f"experiments/tables/{table}.yaml" for table in PAPER_TABLES), *PRINTS],
+    [],
+)
 
 
 COMMANDS["published"] = (
-    "published_table",
-    "print table {wildcards.name} as published",
+    "published_tables",
+    "print the tables as published",
     "results/{track}/tables/{name}-published.log",
-    "python -m analysis.tables --published --table {wildcards.name}",
+    "python -m analysis.tables --published",
 )
 
 
@@ -92,5 +98,4 @@ TARGETS |= {
 TARGETS["tables"] = lambda wildcards: [*all_due("table", TABLES), *due_results(PRINTED)]
 TARGETS["studies"] = lambda wildcards: all_due("table", STUDIES)
 TARGETS["claims"] = lambda wildcards: due("claims", "claims")
-PAPER_TABLES = [name for name, table in TRACK.tables.items() if table.declaration.paper]
-TARGETS["published"] = lambda wildcards: all_due("published", PAPER_TABLES)
+TARGETS["published"] = lambda wildcards: due("published", "paper")

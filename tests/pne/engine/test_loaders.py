@@ -4,16 +4,22 @@ import errno
 import multiprocessing
 import os
 import signal
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import torch
+from mmengine.runner import Runner
 from mmengine.structures import PixelData
 from mmseg.structures import SegDataSample
-from tiny_runs import write_run
+from tiny_runs import trained, work_of, write_run
 from torch.utils.data._utils.pin_memory import pin_memory
 
+from pne.datasets.positioned import Draw, PositionSeeded
 from pne.engine import evaluation
+from pne.engine.command import StopRequest
+from pne.engine.hooks import CheckpointHook
 from pne.engine.loaders import collate_to_pin
 from pne.train import main
 
@@ -69,3 +75,34 @@ def test_a_worker_that_cannot_pass_a_batch_on_ends_the_run(
     assert "loader process: [Errno 28] No space left on device" in error
     assert "workers=0 in --config, or a larger /dev/shm" in error
     assert "Traceback" not in error
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_signal_ends_a_wait_for_data_that_never_come(
+    workers: int, tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+) -> None:
+    """As from a file server that is gone; what was trained before is saved."""
+    load, wait = PositionSeeded.__getitems__, CheckpointHook.before_fetch
+
+    def hang(dataset: PositionSeeded, draws: Sequence[Draw]) -> list:
+        while draws[0].position >= 4:
+            time.sleep(0.1)
+        return load(dataset, draws)
+
+    def be_told(hook: CheckpointHook, runner: Runner) -> None:
+        wait(hook, runner)
+        if runner.iter == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    before = set(multiprocessing.active_children())
+    spec = write_run(tmp_path, data, workers=workers, iterations=6, batch_size=2)
+    with monkeypatch.context() as patch:
+        patch.setattr(PositionSeeded, "__getitems__", hang)
+        patch.setattr(CheckpointHook, "before_fetch", be_told)
+        patch.setattr(StopRequest, "PATIENCE", 0.5)
+        assert main([str(spec)]) == 75
+    assert set(multiprocessing.active_children()) == before
+    assert "interrupted by SIGTERM" in capfd.readouterr().err
+    assert [path.name for path in work_of(spec).glob("iter_*.pth")] == ["iter_2.pth"]
+    assert main([str(spec)]) == 0
+    assert trained(spec).resumes == 1
