@@ -98,7 +98,7 @@ for kind, (verb, message, log_file, command) in COMMANDS.items():
         message:
             message
         shell:
-            f"{{params.command}} > {{log:q}} 2>&1; {RECEIPT}"
+            f"{BEFORE}; {{params.command}} > {{log:q}} 2>&1; {RECEIPT}"
 
 
 for name, receipts in TARGETS.items():

@@ -113,10 +113,9 @@ class _Averaging(LossOptions):
     )
 
 
+# Options of the last base come first; their order names runs.
 @dataclass(frozen=True, kw_only=True)
-class PNEOptions(
-    _AnchorChoice, _Averaging, _Weighting, _Drawing
-):  # the last base's options come first: their order names runs
+class PNEOptions(_AnchorChoice, _Averaging, _Weighting, _Drawing):
     """Options of the positive-negative equal loss."""
 
     loss: ClassVar[str] = "PNELoss"

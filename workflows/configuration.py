@@ -106,9 +106,7 @@ def check_folders(track: ResolvedTrack) -> None:
     folders = [(run.runtime.data_root, run.folder, run.runtime.weights_dir) for run in track.runs.values()]
     for folder in sorted({str(folder) for each in folders for folder in each}):
         if set("{}") & set(folder):
-            raise UserError(
-                f"{folder}: braces stand for wildcards in a workflow; give a link without them in its place"
-            )
+            raise UserError(f"{folder}: braces stand for wildcards in a workflow; give a link without them instead")
 
 
 def identity_options(configuration: Configuration) -> str:

@@ -2,6 +2,7 @@
 
 A receipt lists the files that a job made, and after them those that it made them from, with their SHA-256, as
 ``sha256sum`` does. The job's last command writes it: ``python -m workflows.receipts RECEIPT MADE ... [-- FROM ...]``.
+With ``--before`` as the first word, the job's first command notes what it makes them from: that may change meanwhile.
 """
 
 import sys
@@ -25,9 +26,7 @@ def set_aside(receipt: Path) -> None:
         if receipt.exists():
             receipt.replace(_aside(receipt))
     except OSError as error:
-        raise UserError(
-            f"{receipt}: cannot be renamed ({error.strerror}); mend permissions in {receipt.parent}"
-        ) from error
+        raise UserError(f"{receipt}: cannot be renamed ({error.strerror}); mend permissions of its folder") from error
 
 
 def _aside(receipt: Path) -> Path:
@@ -42,11 +41,18 @@ def _listed(files: Iterable[Path | str]) -> str:
 @reports_user_errors
 def main(argv: Sequence[str] | None = None) -> None:
     """Write a receipt; a file that the job should have made and has not is an error."""
-    receipt, *files = sys.argv[1:] if argv is None else argv
-    for file in takewhile("--".__ne__, files):
+    words = sys.argv[1:] if argv is None else argv
+    begins = words[0] == "--before"
+    receipt, *files = words[begins:]
+    before, made = _aside(Path(f"{receipt}.from")), [*takewhile("--".__ne__, files)]
+    if begins:
+        return write_text(before, _listed(files[len(made) :]))
+    for file in made:
         if not Path(file).is_file():
             raise UserError(f"{file}: the job has ended, but this file is not there; see what it printed")
-    write_text(receipt, _listed(files))
+    made_from = before.read_text(encoding="utf-8") if before.exists() else _listed(files[len(made) :])
+    write_text(receipt, _listed(made) + made_from)
+    before.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

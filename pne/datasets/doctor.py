@@ -269,9 +269,8 @@ def mismatched_sizes(root: Path, files: SplitFiles, sizes: Contents, scans: Cont
 
 def other_sizes(known: Layout, root: Path, sizes: Contents) -> Iterator[str]:
     """Images that do not have the size that the data set has."""
-    bad = {
-        path: found.size for path, found in sizes.items() if isinstance(found, ImageSize) and found.size != known.size
-    }
+    read = {path: found.size for path, found in sizes.items() if isinstance(found, ImageSize)}
+    bad = {path: size for path, size in read.items() if size != known.size}
     if known.size and bad:
         expected, came = _times(known.size), _times(next(iter(bad.values())))
         problem = f"{len(bad)} images do not have {known.title}'s size {expected} (h x w), the first {came}"

@@ -108,9 +108,7 @@ def convert_coco_stuff(source: Path, target: Path) -> None:
     try:
         labels = np.asarray(loadmat(source, variable_names=["S"])["S"])
     except KeyError as error:
-        raise UserError(
-            f"{source}: expected the label map in a field S, found none; download the file again"
-        ) from error
+        raise UserError(f"{source}: expected the label map in a field S, found none; download it again") from error
     except (OSError, ValueError, TypeError, NotImplementedError, MatReadError, zlib.error) as error:
         raise UserError(f"{source}: cannot be read as a MATLAB file ({error}); download it again") from error
     if labels.ndim != 2 or labels.size == 0 or labels.min() < 0 or labels.max() > HIGHEST_ID:

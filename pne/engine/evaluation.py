@@ -179,7 +179,7 @@ def evaluate(
     classes = tuple(about.metainfo["classes"])
     if model.num_classes != len(classes):
         raise UserError(
-            f"config: the model has {model.num_classes} classes, the data set {len(classes)}; make them equal"
+            f"config: model with {model.num_classes} classes, data set with {len(classes)}; make them equal"
         )
     share = range(processes.rank, len(images), processes.world_size)
     reset_peak_memory(device)

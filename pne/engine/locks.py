@@ -152,9 +152,7 @@ def claimed_devices(
             f"ask for fewer (--config gpus={max(1, len(names))}) or make more visible"
         )
     if count > 1 and names[0].startswith("MIG-"):
-        raise UserError(
-            f"gpus: {count} asked for, but MIG instances ({', '.join(names)}) cannot train one run together"
-        )
+        raise UserError(f"gpus: {count} asked for, but MIG instances ({', '.join(names)}) cannot train a run together")
     folder = folder or default_folder()
     before = os.environ.get(VISIBLE)
     with ExitStack() as claims:

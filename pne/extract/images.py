@@ -125,9 +125,7 @@ def extract_pairs(network: Network, selection: ConfusionSelection) -> Pairs:
         If the run has no loss that draws pairs, or the selection names an image that the split lacks.
     """
     if not isinstance(getattr(network.branch, "loss", None), MisclassifiedContrast):
-        raise UserError(
-            f"{network.run.run}: its loss draws no pairs; name a row with PNELoss or AsymmetricContrastLoss"
-        )
+        raise UserError(f"{network.run.run}: its loss draws no pairs; name a row of PNELoss or AsymmetricContrastLoss")
     ranked = [(one.image.index, one.true_class, one.predicted_class) for one in selection.confusions]
     network.check_images(index for index, *_ in ranked)
     index, drawn, choice = choose_drawn(network, ranked, range(len(network.dataset)))

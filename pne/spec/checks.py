@@ -39,9 +39,7 @@ def _is_size(value: Any) -> bool:
 
 
 def _are_numerics(value: Any) -> bool:
-    return (
-        isinstance(value, Mapping) and set(value) <= set(NUMERICS) and all(isinstance(v, bool) for v in value.values())
-    )
+    return isinstance(value, Mapping) and set(value) <= set(NUMERICS) and all(type(v) is bool for v in value.values())
 
 
 def _count_iterations(value: Any) -> bool:

@@ -25,9 +25,7 @@ def package_folder(package: str) -> Path:
     """
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
-        raise UserError(
-            f"the package {package} is not installed; install this project with its mmseg extra: pne[mmseg]"
-        )
+        raise UserError(f"the package {package} is not installed; install pne with its extra mmseg: pne[mmseg]")
     return Path(spec.origin).parent
 
 
@@ -62,10 +60,8 @@ def read_config(path: Path) -> dict[str, Any]:
 def _read_stock(name: str) -> dict[str, Any]:
     path = stock_folder() / name
     if not path.is_file():
-        names = [str(file.relative_to(stock_folder())) for file in path.parent.glob("*.py")]
-        raise UserError(
-            f"stock config {name!r}: mmsegmentation ships none of that name; {suggest(name, sorted(names))}"
-        )
+        names = sorted(str(file.relative_to(stock_folder())) for file in path.parent.glob("*.py"))
+        raise UserError(f"stock config {name!r}: mmsegmentation ships none of that name; {suggest(name, names)}")
     return read_config(path)
 
 

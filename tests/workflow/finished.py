@@ -18,7 +18,7 @@ from pne.spec import Run, load_track, write_spec
 from workflows import receipts
 
 WEIGHTS = "0" * 64
-RECEIPT = re.compile(r"python -m workflows\.receipts (.+)$", re.MULTILINE)
+RECEIPT = re.compile(r"workflows\.receipts (?!--before)(.*)$", re.MULTILINE)
 STATISTICS = (
     "loss_contrast",
     "anchors",

@@ -383,6 +383,19 @@ def test_a_receipt_lists_what_sha256sum_checks(tmp_path: Path) -> None:
     assert not receipts.vouches(receipt, [made])
 
 
+def test_what_changes_while_a_job_runs_is_not_vouched_for(tmp_path: Path) -> None:
+    made, read, receipt = tmp_path / "made", tmp_path / "read", tmp_path / "receipts/made"
+    files = [str(receipt), str(made), "--", str(read)]
+    for text in ("one", "two"):  # the second job ends as it began
+        read.write_text(text)
+        receipts.main(["--before", *files])
+        made.write_text("from what was read")
+        read.write_text("two")
+        receipts.main(files)
+        assert receipts.vouches(receipt, [made, read]) == (text == "two")
+    assert [path.name for path in receipt.parent.iterdir()] == [receipt.name]
+
+
 def test_a_job_that_made_nothing_gets_no_receipt(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert receipts.main([str(tmp_path / "receipt"), str(tmp_path / "made")]) == 2
     assert f"{tmp_path / 'made'}: the job has ended, but this file is not there" in capsys.readouterr().err

@@ -34,8 +34,9 @@ def sources(*patterns):
 ANALYSIS = sources("analysis/*.py", "analysis/tables/*.py", "analysis/claims/*.py")
 # Scores entered by hand.
 EXTERNAL = [path for path in ["experiments/external.yaml"] if Path(path).exists()]
-# Last command of every job.
+# Last command of every job, and first one where results are read.
 RECEIPT = "python -m workflows.receipts {output[0]:q} {params.files:q}"
+BEFORE = "python -m workflows.receipts --before {output[0]:q} {params.files:q}"
 
 RUN_FOLDER = f"results/{TRACK.name}/runs/{{wildcards.run}}"
 

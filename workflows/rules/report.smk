@@ -60,7 +60,7 @@ rule page:
     message:
         "write the report's page {wildcards.name}"
     shell:
-        f"python -m analysis.report --page {{wildcards.name}} {IDENTITY} > {{log:q}} 2>&1; {RECEIPT}"
+        f"{BEFORE}; python -m analysis.report --page {{wildcards.name}} {IDENTITY} > {{log:q}} 2>&1; {RECEIPT}"
 
 
 rule figure_image:

@@ -45,13 +45,9 @@ COMMANDS["table"] = (
 )
 
 
-PAPER_TABLES = [name for name, table in TRACK.tables.items() if table.declaration.paper]
-PAPER_FILES = [file for name in PAPER_TABLES for file in table_files(name, "published")]
-WORK["published"] = lambda name: (
-    PAPER_FILES,
-    [*(f"experiments/tables/{table}.yaml" for table in PAPER_TABLES), *PRINTS],
-    [],
-)
+OF_PAPER = {name: f"experiments/tables/{name}.yaml" for name, table in TRACK.tables.items() if table.declaration.paper}
+PUBLISHED = [file for name in OF_PAPER for file in table_files(name, "published")]
+WORK["published"] = lambda name: (PUBLISHED, [*OF_PAPER.values(), *PRINTS], [])
 
 
 COMMANDS["published"] = (

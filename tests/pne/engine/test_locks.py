@@ -183,7 +183,7 @@ def test_instances_of_a_gpu_are_claimed_one_by_one(driver: Path, tmp_path: Path)
     with claimed_devices(1, folder=tmp_path):
         assert os.environ["CUDA_VISIBLE_DEVICES"] == "MIG-2"
         assert locked(tmp_path) == ["MIG-2.lock"]
-    with pytest.raises(UserError, match=r"MIG instances \(MIG-2, MIG-3\) cannot train one run together"):
+    with pytest.raises(UserError, match=r"MIG instances \(MIG-2, MIG-3\) cannot train a run together"):
         claimed_devices(2, folder=tmp_path).__enter__()
 
 

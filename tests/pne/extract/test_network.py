@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from mmseg.apis import inference_model
+from mmseg.apis import inference_model, init_model, show_result_pyplot
 from PIL import Image
 from tiny_runs import CLASSES, work_of
 
@@ -85,12 +85,19 @@ def test_predictions_are_those_that_were_scored_and_images_have_their_own_colour
         assert np.array_equal(counted, of_image.total())
 
 
-def test_the_model_of_a_run_serves_mmsegmentations_own_inference(specs):
+def test_the_model_of_a_run_serves_mmsegmentations_own_inference(specs, tmp_path):
     network = Network(specs["pne"])
     path, (_, _, prediction) = network.dataset.get_data_info(0)["img_path"], network.see(0)
     found = inference_model(network.model, path).pred_sem_seg.data[0].cpu().numpy()
     assert np.array_equal(found, prediction)
     assert len(network.model.dataset_meta["classes"]) == CLASSES
+    show_result_pyplot(
+        network.model, path, inference_model(network.model, path), show=False, out_file=tmp_path / "a.png"
+    )
+    assert (tmp_path / "a.png").stat().st_size > 0
+    bare = init_model(str(specs["pne"].with_name("config.py")), str(work_of(specs["pne"]) / "final.pth"), "cpu")
+    assert tuple(bare.dataset_meta["classes"]) == tuple(network.model.dataset_meta["classes"])
+    assert len(bare.dataset_meta["palette"]) == CLASSES
 
 
 def test_other_weights_than_the_results_are_refused(copied, error_of):
