@@ -110,7 +110,7 @@ class StopRequest:
     `PATIENCE` seconds of the signal are waited for no longer.
     """
 
-    PATIENCE = 60.0
+    PATIENCE = 15.0
 
     def __init__(self) -> None:
         self.signum = 0

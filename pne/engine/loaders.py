@@ -132,8 +132,7 @@ def end_workers(loader: DataLoader) -> None:
     They ignore signals, and when the garbage collector ends a loader they may never hear of it: the interpreter would
     wait for them for ever.
     """
-    iterator = loader._iterator
-    if iterator is not None:
+    if (iterator := loader._iterator) is not None:
         iterator._shutdown_workers()
         for worker in iterator._workers:
             worker.kill()  # one that hangs

@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from multiprocessing.connection import wait
 from pathlib import Path
 
@@ -58,10 +59,10 @@ def act_side_by_side(specs: Sequence[Path], act: Act, cores: int, keep_going: bo
     with listening() as request:
         for name in SHARED:
             importlib.import_module(name)
-        for run in runs:
-            running_code(run)  # as it is now that it is imported, and read once for all
+        importlib.import_module("cv2").setNumThreads(0)
+        with suppress(UserError):  # a run that lacks a file says so itself
+            list(map(running_code, runs))  # as it is now that it is imported, and read once for all
         gc.freeze()  # a child's collections need not search what is there now
-        fork = multiprocessing.get_context("fork")
         waiting, running, statuses, passed_on = list(zip(runs, specs, strict=True)), {}, {0}, False
 
         def begins() -> bool:
@@ -73,7 +74,9 @@ def act_side_by_side(specs: Sequence[Path], act: Act, cores: int, keep_going: bo
             while running or begins():
                 while begins():
                     run, path = waiting.pop(0)
-                    child = fork.Process(target=_child, args=(run, path, act, os.getpid()))
+                    child = multiprocessing.get_context("fork").Process(
+                        target=_child, args=(run, path, act, os.getpid())
+                    )
                     child.start()
                     running[child.sentinel] = child, run, time.monotonic()
                 for sentinel in wait(running, timeout=0.5):

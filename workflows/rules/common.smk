@@ -178,7 +178,8 @@ def specs_of(wildcards):
 
 def data_and_training(wildcards):
     # What work with the weights of runs waits for.
-    return [data_of(run_of(wildcards)), *(receipt for run in runs_behind(wildcards) for receipt in due_training(run))]
+    data = dataset_file(run_of(wildcards).dataset)
+    return [data, *(receipt for run in runs_behind(wildcards) for receipt in due_training(run))]
 
 
 def gpus(wildcards):

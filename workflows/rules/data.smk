@@ -11,16 +11,12 @@ if OPTIONS.data_root and not DATA_ROOT.is_dir() and workflow.is_main_process:
     print(f"data_root={DATA_ROOT}: no such folder on this machine", file=sys.stderr)
 
 
-def data_of(run):
-    # File that says that a run's data set is there.
-    return dataset_file(run.dataset)
-
-
 def is_drawn(name):
     return DATASETS[name].layout.startswith("street_")
 
 
 def dataset_file(name):
+    # File that says that a data set is there.
     folder = DATA_ROOT / DATASETS[name].folder
     if is_drawn(name):
         return str(folder / "meta.json")

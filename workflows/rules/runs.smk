@@ -32,15 +32,14 @@ COMPANIES = {}
 
 def company_of(dataset):
     if dataset not in COMPANIES:
-        known = {RUNS[name[0]].dataset for kind, *name in WANTED if kind == "train"} - COMPANIES.keys()
-        together = [name for name in known if is_drawn(name) and is_drawn(dataset)]
-        COMPANIES.update(dict.fromkeys([*together, dataset], dataset))
+        known = {RUNS[name[0]].dataset for kind, *name in WANTED if kind == "train"} - COMPANIES.keys() | {dataset}
+        COMPANIES.update({name: dataset for name in known if name == dataset or is_drawn(name) and is_drawn(dataset)})
     return COMPANIES[dataset]
 
 
 def before_training(wildcards):
     run = run_of(wildcards)
-    return wanted("side_by_side", company_of(run.dataset)) if TOGETHER else data_of(run)
+    return wanted("side_by_side", company_of(run.dataset)) if TOGETHER else dataset_file(run.dataset)
 
 
 rule side_by_side:
@@ -76,7 +75,7 @@ RUN_RULES["{evaluation}/{run}"] = (
 RUN_RULES[f"retrain-{CODE}/{{run}}"] = (
     "retrain",
     "train {wildcards.run} anew",
-    lambda wildcards: data_of(run_of(wildcards)),
+    lambda wildcards: dataset_file(run_of(wildcards).dataset),
     lambda wildcards: trained_files(wildcards.run),
     f"{RUN_FOLDER}/log python -m pne.train --retrain",
 )
@@ -124,7 +123,7 @@ def data_to_rehearse(wildcards):
     standing = rehearsed_as()[run_of(wildcards).run]
     if wildcards.run != standing:
         raise WorkflowError(f"{wildcards.run} is rehearsed as {standing}, which costs the same: ask for that")
-    return data_of(run_of(wildcards))
+    return dataset_file(run_of(wildcards).dataset)
 
 
 rule rehearse_run:
