@@ -46,9 +46,8 @@ def write_page(name: str, track: ResolvedTrack, results: Path, experiments: Path
         printed = print_embedding(table, track, read_numbers(folder / "tables" / f"{EMBEDDING}.csv"))
     else:
         track, frame = read_for_comparison(track)
-        printed = print_measured(
-            table, track, collect_values(track, frame, load_external(experiments / "external.yaml"))
-        )
+        values = collect_values(track, frame, load_external(experiments / "external.yaml"))
+        printed = print_measured(table, track, values)
     return table_page(title_of(table), printed, track)
 
 

@@ -90,7 +90,7 @@ def told_out_of_memory(what: str, advice: str) -> Iterator[None]:
         raise OutOfMemoryFailure(f"out of memory {what}; try {advice} ({said.splitlines()[0]})") from error
 
 
-class Interrupted(Exception):
+class Interrupted(BaseException):  # what handles errors on the way shall let it pass
     """The run stopped on request; ``signum`` tells by which signal."""
 
     def __init__(self, signum: int) -> None:
@@ -108,38 +108,39 @@ class StopRequest:
 
     A training then stops at its next iteration boundary, with a checkpoint written. Data that do not come within
     `PATIENCE` seconds of the signal are waited for no longer.
+
+    Attributes
+    ----------
+    signum : int
+        Of the signal.
+    waiting : bool
+        Whether data are waited for.
     """
 
     PATIENCE = 15.0
 
     def __init__(self) -> None:
         self.signum = 0
-        self._gives_up: Callable[[], None] | None = None
+        self.waiting = False
 
     def note(self, signum: int, frame: FrameType | None) -> None:
         """Remember the request; a second Ctrl-C stops at once."""
         if self.signum and signum == signal.SIGINT:
             raise KeyboardInterrupt
-        self.signum = self.signum or signum
-        if self._gives_up:
-            signal.setitimer(signal.ITIMER_REAL, self.PATIENCE)
+        if not self.signum:
+            self.signum = signum
+            self.waits(self.waiting)
 
     def check(self) -> None:
         """Raise ``Interrupted`` if a signal came; nothing is lost if one ends what follows."""
-        self.waits(None if self.signum else lambda: None)
+        self.waits(not self.signum)
         if self.signum:
             raise Interrupted(self.signum)
 
-    def waits(self, gives_up: Callable[[], None] | None) -> None:
-        """Data are waited for from now on; what is called before giving up. None: they have come."""
-        self._gives_up = gives_up
-        signal.setitimer(signal.ITIMER_REAL, 0)
-
-    def lose_patience(self, signum: int, frame: FrameType | None) -> None:
-        """Give up waiting."""
-        if self._gives_up:
-            self._gives_up()
-            self.check()
+    def waits(self, now: bool) -> None:
+        """Data are waited for from now on, or have come."""
+        self.waiting = now
+        signal.setitimer(signal.ITIMER_REAL, self.PATIENCE if now and self.signum else 0)
 
 
 @contextmanager
@@ -147,11 +148,11 @@ def listening() -> Iterator[StopRequest]:
     """Turn SIGTERM and SIGINT into a ``StopRequest`` inside the block (main thread only)."""
     request = StopRequest()
     before = {signum: signal.signal(signum, request.note) for signum in EXIT_STATUS}
-    before[signal.SIGALRM] = signal.signal(signal.SIGALRM, request.lose_patience)
+    before[signal.SIGALRM] = signal.signal(signal.SIGALRM, lambda *_: request.check() if request.waiting else None)
     try:
         yield request
     finally:
-        request.waits(None)
+        request.waits(False)
         for signum, handler in before.items():
             signal.signal(signum, handler)
 
@@ -303,6 +304,7 @@ def run_each(specs: Sequence[Path], act: Callable[[Path], None], request: StopRe
         try:
             request.check()
             act(path)
+            request.waits(False)
         except Interrupted as stop:
             print(f"{path}: {stop}", file=sys.stderr, flush=True)
             return stop.exit_status

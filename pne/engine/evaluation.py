@@ -185,6 +185,7 @@ def evaluate(
     reset_peak_memory(device)
     counted, start = [], time.perf_counter()
     with predicting(device, bfloat16), closing(predict(model, images, share, loader, bfloat16=bfloat16)) as predicted:
+        between()
         for prediction in predicted:
             counted.append(count(prediction, len(classes), about.ignore_index))
             between()

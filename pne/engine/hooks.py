@@ -5,7 +5,6 @@ import os
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -179,13 +178,17 @@ class CheckpointHook(Hook):
         self._asked: Callable[[], int] = lambda: 0
 
     def before_fetch(self, runner: Runner) -> None:
-        """A signal ends a wait for data that never come; of several processes, the others may have gone on."""
-        alone = runner.processes.world_size == 1 and runner.iter
-        self.request.waits(partial(self._save, runner) if alone else lambda: None)
+        """A signal ends a wait for data that never come; among several processes, the others may have gone on."""
+        self.request.waits(runner.processes.world_size == 1)
 
     def before_train_iter(self, runner: Runner, batch_idx: int, data_batch: Any = None) -> None:
         """The data have come."""
-        self.request.waits(None)
+        self.request.waits(False)
+
+    def gave_up(self, runner: Runner) -> None:
+        """Save what was trained before."""
+        if runner.iter:
+            self._save(runner)
 
     def at_boundary(self, runner: Runner) -> None:
         """Save if it is time to."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from pne.console import utc_now
+from pne.errors import UserError
 from pne.options import resolve_options
 from pne.results import Provenance
 from pne.spec.own_loss import source_of
@@ -110,7 +111,9 @@ def _hash(package: Path, loss: str | None, options: str, modules: tuple[str, ...
     statements, seen = {options}, set()
     waiting = [package / entry for entry in ENTRIES] + [path for name in modules if (path := _file(name, package))]
     if loss is not None and ":" in loss:
-        waiting.append(source_of(loss.partition(":")[0]))
+        if (source := source_of(loss.partition(":")[0])) is None:
+            raise UserError(f"{loss}: no such module on this machine; put its folder on PYTHONPATH")
+        waiting.append(source)
     elif loss is not None:
         waiting.append(read_module(package / "losses/__init__.py", package).origins[loss])
         statements = {json.dumps(resolve_options(loss, json.loads(options)), sort_keys=True)}

@@ -30,6 +30,7 @@ from torch import Tensor, nn
 import pne.backbones
 import pne.datasets.registered
 import pne.heads  # noqa: F401 -- importing registers
+from pne.engine.command import Interrupted
 from pne.engine.processes import Processes
 from pne.errors import UserError
 from pne.spec import Run
@@ -167,8 +168,9 @@ class ResumableTrainLoop(IterBasedTrainLoop):
     """Iterate from wherever the runner was resumed, and give hooks a moment between two iterations.
 
     Besides mmengine's stages, hooks may have ``before_fetch(runner)``, called before the data of an iteration are
-    waited for, and ``at_boundary(runner)``, called when an iteration is complete in every respect: ``runner.iter``
-    counts it, and schedules have stepped. There the state can be saved.
+    waited for, ``gave_up(runner)``, called when a signal has ended that wait, and ``at_boundary(runner)``, called when
+    an iteration is complete in every respect: ``runner.iter`` counts it, and schedules have stepped. In the last two
+    the state can be saved.
 
     Parameters
     ----------
@@ -195,7 +197,12 @@ class ResumableTrainLoop(IterBasedTrainLoop):
             if not runner.model.training:  # going through all its modules takes milliseconds
                 runner.model.train()
             runner.call_hook("before_fetch")
-            self.run_iter(next(self.dataloader_iterator))
+            try:
+                batch = next(self.dataloader_iterator)
+            except Interrupted:
+                runner.call_hook("gave_up")
+                raise
+            self.run_iter(batch)
             runner.call_hook("at_boundary")
         runner.call_hook("after_train_epoch")
         runner.call_hook("after_train")

@@ -124,12 +124,9 @@ class Session:
         run, processes = self.run, self.processes
         torch.set_num_threads(run.runtime.threads)
         check_buildable(self.config, str(run.directory / CONFIG_FILE))
-        self.fingerprint = processes.broadcast(
-            fingerprint(run.layout, run.data_directory) if processes.is_first else ""
-        )
-        self.dataset_complete = processes.broadcast(
-            is_complete(run.layout, run.data_directory) if processes.is_first else None
-        )
+        where, first = (run.layout, run.data_directory), processes.is_first
+        self.fingerprint = processes.broadcast(fingerprint(*where) if first else "")
+        self.dataset_complete = processes.broadcast(is_complete(*where) if first else None)
         if processes.is_first:
             check_initial_weights(self.config["model"])
         start = None if run.contrast is None else int(run.contrast.get("start") or 0)
@@ -220,9 +217,7 @@ class Session:
         load_final(model, self.stage / publication.FINAL)
         if result.contrast is not None and not result.contrast.healthy and processes.is_first:
             share = result.contrast.active_fraction
-            say(
-                f"{run.run}: the contrastive term was at work in only {share:.0%} of the iterations; its result says so"
-            )
+            say(f"{run.run}: the contrastive term worked in {share:.0%} of the iterations only; its result says so")
         for name in dict.fromkeys(["single_scale", *(() if run.runtime.save_work else run.evaluations)]):
             self.progress.update("evaluating", iteration=run.iterations)
             weights, about = result.weights_sha256, result.provenance

@@ -13,13 +13,11 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from multiprocessing.connection import wait
 from pathlib import Path
 
 from pne.console import duration, say
 from pne.engine.command import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_STATUS, Act, listening, read_runs, run_each
-from pne.engine.provenance import running_code
 from pne.errors import UserError
 from pne.spec import Run
 
@@ -60,8 +58,6 @@ def act_side_by_side(specs: Sequence[Path], act: Act, cores: int, keep_going: bo
         for name in SHARED:
             importlib.import_module(name)
         importlib.import_module("cv2").setNumThreads(0)
-        with suppress(UserError):  # a run that lacks a file says so itself
-            list(map(running_code, runs))  # as it is now that it is imported, and read once for all
         gc.freeze()  # a child's collections need not search what is there now
         waiting, running, statuses, passed_on = list(zip(runs, specs, strict=True)), {}, {0}, False
 

@@ -34,7 +34,7 @@ def sources(*patterns):
 ANALYSIS = sources("analysis/*.py", "analysis/tables/*.py", "analysis/claims/*.py")
 # Scores entered by hand.
 EXTERNAL = [path for path in ["experiments/external.yaml"] if Path(path).exists()]
-# Last command of every job, and first one where results are read.
+# Last command of every job, and first one of those that read results for a while.
 RECEIPT = "python -m workflows.receipts {output[0]:q} {params.files:q}"
 BEFORE = "python -m workflows.receipts --before {output[0]:q} {params.files:q}"
 

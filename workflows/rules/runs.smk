@@ -39,6 +39,7 @@ def company_of(dataset):
 
 def before_training(wildcards):
     run = run_of(wildcards)
+    WANTED.append(("train", run.run))  # also where its receipt is asked for directly
     return wanted("side_by_side", company_of(run.dataset)) if TOGETHER else dataset_file(run.dataset)
 
 

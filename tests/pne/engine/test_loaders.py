@@ -5,7 +5,7 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,9 +13,10 @@ import torch
 from mmengine.runner import Runner
 from mmengine.structures import PixelData
 from mmseg.structures import SegDataSample
-from tiny_runs import trained, work_of, write_run
+from tiny_runs import train_run, trained, work_of, write_run
 from torch.utils.data._utils.pin_memory import pin_memory
 
+from pne.datasets.files import naming_files
 from pne.datasets.positioned import Draw, PositionSeeded
 from pne.engine import evaluation
 from pne.engine.command import StopRequest
@@ -77,27 +78,34 @@ def test_a_worker_that_cannot_pass_a_batch_on_ends_the_run(
     assert "Traceback" not in error
 
 
+@pytest.mark.parametrize("early", [False, True], ids=["while it waits", "before it waits"])
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_signal_ends_a_wait_for_data_that_never_come(
-    workers: int, tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+    workers: int, early: bool, tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
 ) -> None:
-    """As from a file server that is gone; what was trained before is saved."""
-    load, wait = PositionSeeded.__getitems__, CheckpointHook.before_fetch
+    """As from a file server that is gone; what was trained before is saved, and goes on as if nothing had been."""
+    load, wait = PositionSeeded._prepared, CheckpointHook.before_fetch
+    settings = {"workers": workers, "iterations": 6, "batch_size": 2}
 
-    def hang(dataset: PositionSeeded, draws: Sequence[Draw]) -> list:
-        while draws[0].position >= 4:
-            time.sleep(0.1)
-        return load(dataset, draws)
+    def hang(dataset: PositionSeeded, draw: Draw) -> object:
+        with naming_files(dataset.dataset, draw.index):
+            while draw.position >= 4:
+                torch.rand(1)
+                time.sleep(0.1)
+        return load(dataset, draw)
 
     def be_told(hook: CheckpointHook, runner: Runner) -> None:
+        now = runner.iter == 2
+        if now and early:
+            os.kill(os.getpid(), signal.SIGTERM)
         wait(hook, runner)
-        if runner.iter == 2:
+        if now and not early:
             os.kill(os.getpid(), signal.SIGTERM)
 
     before = set(multiprocessing.active_children())
-    spec = write_run(tmp_path, data, workers=workers, iterations=6, batch_size=2)
+    spec = write_run(tmp_path, data, **settings)
     with monkeypatch.context() as patch:
-        patch.setattr(PositionSeeded, "__getitems__", hang)
+        patch.setattr(PositionSeeded, "_prepared", hang)
         patch.setattr(CheckpointHook, "before_fetch", be_told)
         patch.setattr(StopRequest, "PATIENCE", 0.5)
         assert main([str(spec)]) == 75
@@ -106,3 +114,22 @@ def test_a_signal_ends_a_wait_for_data_that_never_come(
     assert [path.name for path in work_of(spec).glob("iter_*.pth")] == ["iter_2.pth"]
     assert main([str(spec)]) == 0
     assert trained(spec).resumes == 1
+    assert trained(spec).weights_sha256 == trained(train_run(tmp_path, data, "whole", **settings)).weights_sha256
+
+
+def test_a_signal_ends_an_evaluation_whose_first_image_never_comes(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = write_run(tmp_path, data)
+
+    def endless() -> Iterator[None]:
+        os.kill(os.getpid(), signal.SIGTERM)
+        while True:
+            time.sleep(0.1)
+        yield
+
+    with monkeypatch.context() as patch:
+        patch.setattr(evaluation, "predict", lambda *arguments, **options: endless())
+        patch.setattr(StopRequest, "PATIENCE", 0.5)
+        assert main([str(spec)]) == 75
+    assert main([str(spec)]) == 0
