@@ -134,6 +134,10 @@ def due_training(run):
     return due(f"retrain-{CODE}", run) if run in RETRAINED else []
 
 
+def due_trainings(runs):
+    return [receipt for run in runs for receipt in due_training(run)]
+
+
 def due_results(runs, evaluations=()):
     # Receipts of trainings and evaluations; without named evaluations, of every one that some table asks for.
     receipts = []
@@ -178,8 +182,7 @@ def specs_of(wildcards):
 
 def data_and_training(wildcards):
     # What work with the weights of runs waits for.
-    data = dataset_file(run_of(wildcards).dataset)
-    return [data, *(receipt for run in runs_behind(wildcards) for receipt in due_training(run))]
+    return [dataset_file(run_of(wildcards).dataset), *due_trainings(runs_behind(wildcards))]
 
 
 def gpus(wildcards):

@@ -53,7 +53,7 @@ SHOWS = {"pairs": "pairs", "qualitative": "predictions"}
 
 def due_shown(name):
     figure, folder = FIGURES[name], Path(data_folder(name))
-    needs = [*(receipt for run in figure.first_seed_runs for receipt in due_training(run)), *due("selection", name)]
+    needs = [*due_trainings(figure.first_seed_runs), *due("selection", name)]
     shown = not needs and all(
         is_extracted(folder / f"{run}.npz", finished_result(RUNS[run], "train"), folder / "selection.json")
         for run in figure.first_seed_runs

@@ -26,7 +26,7 @@ def render_partial_tables():
     folder = Path("results", TRACK.name, "tables")
     folder.mkdir(parents=True, exist_ok=True)
     for name in sorted({name[0] for kind, *name in WANTED if kind == "table"} - {EMBEDDING}):
-        shell(f"python -m analysis.tables {IDENTITY} --table {name} > {folder / name}.log 2>&1")
+        shell(f"python -m analysis.tables {IDENTITY} --table {name} > {folder}/{name}.log 2>&1")
 
 
 def print_results():
@@ -34,7 +34,7 @@ def print_results():
     for kind in ("tables", "figures", "claims"):
         files = sorted(path for path in (folder / kind).glob("*") if path.suffix in (".md", ".pdf"))
         if files:
-            print(f"{folder / kind}: {', '.join(path.name for path in files)}", file=sys.stderr)
+            print(f"{folder}/{kind}: {', '.join(path.name for path in files)}", file=sys.stderr)
 
 
 COMMANDS["table"] = (
